@@ -1,0 +1,32 @@
+"""Layers of the tensor Transformer. They take ordinary activations (B, T, D), or slice-first ones (P, B, T, M) inside a
+stack; see folding.py for the letters.
+"""
+
+from lformer.nn.attention import LAttention
+from lformer.nn.config import LayerConfig
+from lformer.nn.coupling import coupling
+from lformer.nn.feed_forward import LFeedForward
+from lformer.nn.folding import fold_slices, unfold_slices
+from lformer.nn.interleave import interleave_slices
+from lformer.nn.layers import LDecoderLayer, LEncoderLayer
+from lformer.nn.linear import LLinear
+from lformer.nn.norm import TensorLayerNorm
+from lformer.nn.positions import RotaryPositions, TubePositionalEncoding
+from lformer.nn.tube_transform import TubeTransform
+
+__all__ = [
+    "LAttention",
+    "LDecoderLayer",
+    "LEncoderLayer",
+    "LFeedForward",
+    "LLinear",
+    "LayerConfig",
+    "RotaryPositions",
+    "TensorLayerNorm",
+    "TubePositionalEncoding",
+    "TubeTransform",
+    "coupling",
+    "fold_slices",
+    "interleave_slices",
+    "unfold_slices",
+]

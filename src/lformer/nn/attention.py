@@ -1,0 +1,195 @@
+"""L-multi-head attention: ordinary multi-head attention in every slice of the transform domain.
+
+Shape letters are in folding.py. The slices are folded into the batch of one scaled-dot-product call, so that nothing is
+copied; with a cache, which is (batch, heads, T, E) everywhere, they are folded into the heads instead.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lformer.nn.config import LayerConfig
+from lformer.nn.folding import fold_slices, unfold_slices
+from lformer.nn.interleave import interleave_slices
+from lformer.nn.linear import LLinear
+from lformer.nn.positions import rotate
+from lformer.nn.tube_transform import TubeTransform
+
+
+class LAttention(nn.Module):
+    """MHA_L(X) = L^-1(Y), with Y_k = Concat_j(Softmax(Q_kj K_kj^T / sqrt(E)) V_kj) W_O,k for every slice k.
+
+    paper: Sec. L-MHA and Algorithm 1; our E is their d_h. `cross` takes keys and values from a second tensor.
+    Shapes: (P, B, T, M) -> same, or (B, T, D) -> same. `slices` is the part inside the transform domain.
+
+    Under the DFT the scores are Hermitian and the softmax takes their real part, Re(q k^H) = Re q Re k + Im q Im k:
+    real attention on real and imaginary parts side by side.
+    """
+
+    def __init__(self, config: Any, *, cross: bool = False, layer_index: int = 0) -> None:
+        super().__init__()
+        config = LayerConfig.of(config)
+        self.config = config
+        self.cross = cross
+        self.layer_index = layer_index
+        self.dropout = config.attention_probs_dropout_prob
+        self.head_shape = (config.heads_per_slice, config.head_size)
+        self.scale = config.head_size**-0.5
+        self.num_complex_heads = config.num_complex * config.heads_per_slice
+        self.transform = (
+            TubeTransform(config.tube_length, config.transform) if config.transform_scope == "sublayer" else None
+        )
+        if cross:
+            self.query = _projection(config, 1)
+            self.key_value = _projection(config, 2)
+        else:
+            self.query_key_value = _projection(config, 3)
+        # The second projection of Q, K and V that the paper's printed counts imply.
+        self.again = nn.ModuleList(_projection(config, 1) for _ in range(3)) if config.paper_counts else None
+        self.output = _projection(config, 1)
+
+    def forward(
+        self, x: Tensor, memory: Tensor | None = None, *, mask: Tensor | None = None, **options: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """The layer on the original domain, with the options of `slices`. Returns the output and the maps, if asked."""
+        if x.ndim == 3:
+            p, d = self.config.tube_length, self.config.hidden_size
+            folded = None if memory is None else fold_slices(memory, p)
+            y, maps = self(fold_slices(x, p), folded, mask=mask, **options)
+            return unfold_slices(y, d), maps
+        if self.transform is None:
+            raise ValueError("LAttention with transform_scope='block' has no transform of its own; call .slices")
+        if memory is not None and not self._is_cached(options.get("cache")):
+            memory = self.transform(memory)
+        yh, maps = self.slices(self.transform(x), memory, mask=mask, **options)
+        return self.transform.inverse(yh), maps
+
+    def slices(
+        self,
+        xh: Tensor,
+        memory: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        is_causal: bool = False,
+        rotary: tuple[Tensor, Tensor] | None = None,
+        cache: Any = None,
+        output_attentions: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attention in the transform domain, (P, B, T, M) -> (P, B, T, M).
+
+        mask: (B or 1, 1, T or 1, keys), True where a query may look, or a float tensor to add to the scores.
+        is_causal: a query sees no later key; for T queries and T keys without a mask.
+        cache: of transformers' kind, holding (B, P H, T, E); for cross-attention an EncoderDecoderCache.
+        output_attentions: also return the maps, (B, P H, T, keys), slices outermost among the heads.
+        """
+        projected = self._project(xh, None if self._is_cached(cache) else memory)
+        parts = [part.unflatten(-1, self.head_shape) for part in projected]  # each (P, B, T, H, E)
+        if rotary is not None:
+            parts[:2] = [rotate(part, rotary) for part in parts[:2]]
+        if cache is None and not output_attentions and not self.num_complex_heads:
+            y, maps = self._attend_slices_as_batch(parts, mask, is_causal), None
+        else:
+            heads = [part.permute(1, 0, 3, 2, 4).flatten(1, 2) for part in parts]  # each (B, P H, T, E)
+            q, k, v = heads if cache is None else self._update(cache, *heads)
+            y, maps = self._attend_slices_as_heads(q, k, v, mask, is_causal, output_attentions)
+        if self.config.interleave:
+            y = interleave_slices(y)
+        return self.output.slices(y), maps
+
+    def _project(self, xh: Tensor, memory: Tensor | None) -> list[Tensor]:
+        """Queries, keys and values, each (P, B, T, M); queries alone where the memory's are in the cache."""
+        if not self.cross:
+            parts = list(self.query_key_value.slices(xh).chunk(3, dim=-1))
+        else:
+            parts = [self.query.slices(xh)]
+            if memory is not None:
+                parts += self.key_value.slices(memory).chunk(2, dim=-1)
+        if self.again is not None:
+            parts = [layer(part) for layer, part in zip(self.again, parts, strict=False)]
+        return parts
+
+    def _is_cached(self, cache: Any) -> bool:
+        """Whether the keys and values of the memory are in the cache already."""
+        return self.cross and cache is not None and bool(cache.is_updated.get(self.layer_index))
+
+    def _update(self, cache: Any, q: Tensor, *new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The queries with all keys and values, the cached and the new ones, each (B, P H, T, E)."""
+        if not self.cross:
+            return q, *cache.update(*new, self.layer_index)
+        if new:
+            cache.cross_attention_cache.update(*new, self.layer_index)
+            cache.is_updated[self.layer_index] = True
+        layer = cache.cross_attention_cache.layers[self.layer_index]
+        return q, layer.keys, layer.values
+
+    def _attend_slices_as_batch(self, parts: list[Tensor], mask: Tensor | None, is_causal: bool) -> Tensor:
+        p = self.config.tube_length
+        q, k, v = (part.flatten(0, 1).transpose(1, 2) for part in parts)  # (P B, H, T, E), views
+        if mask is not None and mask.shape[0] != 1:
+            mask = mask.repeat(p, 1, 1, 1)
+        dropout = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, dropout_p=dropout)
+        return y.transpose(1, 2).flatten(-2).unflatten(0, (p, -1))
+
+    def _attend_slices_as_heads(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        is_causal: bool,
+        output_attentions: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        outputs, maps = [], []
+        for q_part, k_part, v_part in zip(*(self._group(part) for part in (q, k, v)), strict=True):
+            if output_attentions:
+                y, weights = self._explicit(q_part, k_part, v_part, mask, is_causal)
+                maps.append(weights)
+            else:
+                y = F.scaled_dot_product_attention(
+                    q_part,
+                    k_part,
+                    v_part,
+                    attn_mask=mask,
+                    is_causal=is_causal,
+                    dropout_p=self.dropout if self.training else 0.0,
+                    scale=self.scale,
+                )
+            outputs.append(y)
+        y = self._ungroup(outputs).unflatten(1, (-1, self.head_shape[0]))  # (B, P, H, T, E)
+        return y.permute(1, 0, 3, 2, 4).flatten(-2), torch.cat(maps, dim=1) if maps else None
+
+    def _group(self, x: Tensor) -> list[Tensor]:
+        """Heads that attend alike: all for a real transform; for the DFT the real slices' heads, (B, R H, T, E), and
+        the complex slices', real and imaginary parts side by side, (B, C H, T, 2E).
+        """
+        c = self.num_complex_heads
+        if c == 0:
+            return [x]
+        real, re, im = x.split([x.shape[1] - 2 * c, c, c], dim=1)
+        return [real, torch.cat([re, im], dim=-1)]
+
+    def _ungroup(self, parts: list[Tensor]) -> Tensor:
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat([parts[0], *parts[1].chunk(2, dim=-1)], dim=1)
+
+    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool) -> tuple[Tensor, Tensor]:
+        """The same attention with the maps in the open."""
+        scores = torch.matmul(q, k.transpose(-2, -1)) * self.scale
+        if is_causal:
+            scores = scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), float("-inf"))
+        if mask is not None and mask.dtype == torch.bool:
+            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        elif mask is not None:
+            scores = scores + mask
+        maps = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(q.dtype)
+        maps = F.dropout(maps, self.dropout, self.training)
+        return torch.matmul(maps, v), maps
+
+
+def _projection(config: LayerConfig, count: int) -> LLinear:
+    size = config.padded_size
+    return LLinear(size, count * size, config.tube_length, transform=None, num_complex=config.num_complex)

@@ -1,0 +1,159 @@
+"""What one layer needs to know. Models have a larger configuration and hand this part of it down."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from lformer.algebra import get_transform
+from lformer.nn.folding import slice_width
+from lformer.nn.positions import STRATEGIES
+from lformer.nn.tube_transform import LEARNED, num_complex_slices
+
+SCOPES = ("sublayer", "block")
+DOMAINS = ("transform", "original")
+PLACEMENTS = ("post", "pre")
+ACTIVATIONS = ("relu", "gelu")
+BACKENDS = ("auto", "torch", "triton")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerConfig:
+    """Sizes and choices of an encoder or decoder layer."""
+
+    hidden_size: int = 256
+    """D, the width of the activations at every boundary."""
+    num_attention_heads: int = 4
+    """Heads in total, over all slices: a multiple of the tube length."""
+    intermediate_size: int | None = None
+    """Width of the feed-forward's hidden activations over all slices; 4 D if None."""
+    hidden_act: str = "relu"
+    """The feed-forward's sigma: "relu" or "gelu"."""
+    tube_length: int = 4
+    """P, the number of slices; 1 is the standard Transformer."""
+    transform: str = "dct"
+    """A name that `get_transform` knows, "learned" or "learned-orthogonal"."""
+    transform_scope: str = "sublayer"
+    """L and L^-1 around every sublayer, norms in the original domain ("sublayer"), or around the whole block, norms in
+    the transform domain ("block")."""
+    activation_domain: str = "transform"
+    """Where sigma acts: on the slices ("transform", the theorem) or between L^-1 and L ("original", the equation)."""
+    positional: str = "standard"
+    """How positions enter; a layer needs to know only whether it is "rope"."""
+    interleave: bool = False
+    """Shuffle features between slices before the second projection of every sublayer."""
+    norm_placement: str = "post"
+    """Norm after the residual sum ("post", the paper) or before the sublayer ("pre")."""
+    paper_counts: bool = False
+    """Project Q, K and V twice, as the paper's printed parameter counts imply."""
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    layer_norm_eps: float = 1e-5
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        _positive(self, "hidden_size", "num_attention_heads", "tube_length")
+        if self.intermediate_size is None:
+            object.__setattr__(self, "intermediate_size", 4 * self.hidden_size)
+        _positive(self, "intermediate_size")
+        _one_of(self, "hidden_act", ACTIVATIONS)
+        _one_of(self, "transform_scope", SCOPES)
+        _one_of(self, "activation_domain", DOMAINS)
+        _one_of(self, "positional", STRATEGIES)
+        _one_of(self, "norm_placement", PLACEMENTS)
+        _one_of(self, "backend", BACKENDS)
+        if self.tube_length > self.hidden_size:
+            raise ValueError(
+                f"tube_length={self.tube_length} is larger than hidden_size={self.hidden_size}: "
+                f"every slice needs at least one feature; use a tube_length of at most {self.hidden_size}"
+            )
+        if self.transform not in LEARNED:
+            try:
+                get_transform(self.transform, self.tube_length)
+            except ValueError as error:
+                raise ValueError(
+                    f"transform={self.transform!r}: {error}; or {' or '.join(map(repr, LEARNED))}"
+                ) from None
+        if self.backend == "triton":
+            raise ValueError("backend='triton': this version has no Triton kernels; use 'auto' or 'torch'")
+        self._check_heads()
+        if self.interleave:
+            self._check_interleave()
+
+    @staticmethod
+    def of(config: Any) -> "LayerConfig":
+        """The layer configuration of a model's configuration, or the thing itself."""
+        return config if isinstance(config, LayerConfig) else config.layer_config()
+
+    @property
+    def slice_size(self) -> int:
+        """M, the features of a slice."""
+        return slice_width(self.hidden_size, self.tube_length)
+
+    @property
+    def padded_size(self) -> int:
+        """P M: the hidden size, rounded up to a multiple of the tube length."""
+        return self.slice_size * self.tube_length
+
+    @property
+    def slice_intermediate_size(self) -> int:
+        """F, the feed-forward width of a slice."""
+        assert self.intermediate_size is not None
+        return slice_width(self.intermediate_size, self.tube_length)
+
+    @property
+    def heads_per_slice(self) -> int:
+        """H."""
+        return self.num_attention_heads // self.tube_length
+
+    @property
+    def head_size(self) -> int:
+        """E."""
+        return self.slice_size // self.heads_per_slice
+
+    @property
+    def num_complex(self) -> int:
+        """C: slices kept as a real and an imaginary part (the DFT); 0 for a real transform."""
+        return num_complex_slices(self.tube_length, self.transform)
+
+    def _check_heads(self) -> None:
+        p, heads, width = self.tube_length, self.num_attention_heads, self.slice_size
+        valid = [p * h for h in range(1, width + 1) if width % h == 0]
+        if heads in valid:
+            return
+        nearest = sorted(sorted(valid, key=lambda value: (abs(value - heads), value))[:2])
+        choices = " or ".join(str(value) for value in nearest)
+        if heads % p:
+            reason = f"is not divisible by tube_length={p}: every slice gets the same number of heads"
+        else:
+            reason = (
+                f"gives {heads // p} heads to every slice, which do not divide its {width} features "
+                f"(hidden_size={self.hidden_size}, tube_length={p})"
+            )
+        raise ValueError(f"num_attention_heads={heads} {reason}; use {choices}")
+
+    def _check_interleave(self) -> None:
+        p = self.tube_length
+        for what, name, width in (
+            ("attention", "hidden_size", self.slice_size),
+            ("feed-forward", "intermediate_size", self.slice_intermediate_size),
+        ):
+            if width % p:
+                step = p * p
+                lower, upper = width * p // step * step, -(-width * p // step) * step
+                choices = " or ".join(str(value) for value in (lower, upper) if value)
+                raise ValueError(
+                    f"interleave=True cuts the {what} features of a slice into tube_length={p} equal chunks, "
+                    f"but a slice has {width}; use {name}={choices}, or interleave=False"
+                )
+
+
+def _positive(config: LayerConfig, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+
+
+def _one_of(config: LayerConfig, name: str, choices: tuple[str, ...]) -> None:
+    value = getattr(config, name)
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, choices))}")

@@ -32,3 +32,14 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)", page.read_text())
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert missing == []
+
+
+def test_every_test_that_the_maths_page_names_exists() -> None:
+    text = (ROOT / "docs" / "math.md").read_text()
+    sources = {path.name: path.read_text() for path in (ROOT / "tests" / "algebra").glob("test_*.py")}
+    named, file = 0, ""
+    for match in re.finditer(r"`(?:(test_\w+\.py)::)?(test_\w+)`", text):
+        file = match.group(1) or file  # a name without a file stands in the one before
+        assert f"def {match.group(2)}(" in sources[file], match.group(0)
+        named += 1
+    assert named > 25

@@ -15,26 +15,28 @@ from lformer.algebra.matrices import hadamard_matrix
 def dct(x: Tensor) -> Tensor:
     """DCT-II, orthonormal, through one FFT of the same length.
 
-    The even samples, then the odd ones backwards, form a sequence whose DFT is the DCT up to a phase.
+    The even samples, then the odd ones backwards, form a real sequence. With W its DFT times a phase, the DCT at k is
+    Re W_k, and at p - k it is -Im W_k: half of the spectrum is enough.
     """
     size = x.shape[-1]
     shuffled = torch.cat([x[..., ::2], x[..., 1::2].flip(-1)], dim=-1)
-    spectrum = torch.fft.fft(shuffled, norm="ortho") * _phase(size, x.dtype, x.device)
-    return spectrum.real * _dct_weight(size, x.dtype, x.device)
+    half = torch.fft.rfft(shuffled, norm="ortho") * _phase(size, x.dtype, x.device)
+    spectrum = torch.cat([half.real, -half.imag[..., 1 : (size + 1) // 2].flip(-1)], dim=-1)
+    return spectrum * _dct_weight(size, x.dtype, x.device)
 
 
 def idct(x: Tensor) -> Tensor:
-    """DCT-III, orthonormal: the inverse of `dct`."""
+    """DCT-III, orthonormal: the inverse of `dct`, with W_k = X_k - i X_{p-k} and X_p = 0."""
     size = x.shape[-1]
     x = x / _dct_weight(size, x.dtype, x.device)
-    # The DFT of the shuffled sequence at k is (X_k - i X_{p-k}) times the conjugate phase, with X_p = 0.
-    backwards = torch.cat([torch.zeros_like(x[..., :1]), x[..., 1:].flip(-1)], dim=-1)
-    spectrum = torch.complex(x, -backwards) * _phase(size, x.dtype, x.device).conj()
-    shuffled = torch.fft.ifft(spectrum, norm="ortho").real
+    kept = size // 2 + 1
+    backwards = torch.cat([torch.zeros_like(x[..., :1]), x[..., 1:].flip(-1)[..., : kept - 1]], dim=-1)
+    half = torch.complex(x[..., :kept], -backwards) * _phase(size, x.dtype, x.device).conj()
+    shuffled = torch.fft.irfft(half, n=size, norm="ortho")
     out = torch.empty_like(shuffled)
-    half = (size + 1) // 2
-    out[..., ::2] = shuffled[..., :half]
-    out[..., 1::2] = shuffled[..., half:].flip(-1)
+    middle = (size + 1) // 2
+    out[..., ::2] = shuffled[..., :middle]
+    out[..., 1::2] = shuffled[..., middle:].flip(-1)
     return out
 
 
@@ -66,7 +68,7 @@ def hadamard(x: Tensor) -> Tensor:
 @lru_cache(maxsize=64)
 def _phase(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(False):  # it outlives the caller's mode
-        angle = torch.arange(size, dtype=torch.float64) * (math.pi / (2 * size))
+        angle = torch.arange(size // 2 + 1, dtype=torch.float64) * (math.pi / (2 * size))
         return torch.complex(angle.cos(), -angle.sin()).to(device, dtype.to_complex())
 
 

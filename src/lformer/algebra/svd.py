@@ -5,17 +5,12 @@ factors satisfy A = lproduct(lproduct(U, S), ltranspose(V)). Singular tubes S(i,
 l2 norm. In the transform domain S holds the singular values of each slice, which are real and not negative.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-
 import torch
 from torch import Tensor
 
+from lformer.algebra.batched_svd import batched_svd
 from lformer.algebra.slices import SliceDomain, slice_domain
 from lformer.algebra.transforms import TransformLike
-
-# From this much work on (slices * m * n * min(m, n)) the SVDs of the slices are spread over threads: about 5 ms of one
-# core, below which starting the threads costs what they win. docs/math.md has the figures.
-THREADS_FROM = 2**21
 
 
 def lsvd(a: Tensor, transform: TransformLike = "dct", full_matrices: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -97,7 +92,7 @@ def fdiagonal(tubes: Tensor, rows: int, columns: int) -> Tensor:
 
 def _slice_svd(domain: SliceDomain, a: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]:
     """SVD of every slice: U (P', ..., m, .), singular values (P', ..., r), V (P', ..., n, .), in the order of tubes."""
-    u, s, vh = _batched_svd(domain.forward(a), full_matrices)
+    u, s, vh = batched_svd(domain.forward(a), full_matrices)
     v = vh.mH
     if domain.transform.gram_scale is not None:
         return u, s, v  # each slice is sorted, so the sums of squares over slices, the tubes' norms, are too
@@ -109,39 +104,6 @@ def _slice_svd(domain: SliceDomain, a: Tensor, full_matrices: bool) -> tuple[Ten
         return torch.cat([factor[..., :r].gather(-1, index), factor[..., r:]], dim=-1)
 
     return sort_columns(u), s.gather(-1, order), sort_columns(v)
-
-
-def _batched_svd(ah: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """torch.linalg.svd, on the CPU with one matrix per thread.
-
-    torch hands the matrices of a batch to LAPACK one after another, and threads inside one SVD gain little or nothing
-    at the sizes of slices; docs/math.md has the figures. Where a graph is recorded, traced or mapped, torch is alone.
-    """
-    threads = torch.get_num_threads()
-    if not _takes_threads(ah, threads):
-        return torch.linalg.svd(ah, full_matrices=full_matrices)
-
-    def work(part: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        with torch.no_grad():
-            return torch.linalg.svd(part, full_matrices=full_matrices)
-
-    matrices = ah.flatten(0, -3)
-    parts = matrices.tensor_split(min(len(matrices), 4 * threads))  # more parts than threads, so that none waits long
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            found = list(pool.map(work, parts))
-    finally:
-        torch.set_num_threads(threads)  # the setting is per thread, but also the default of threads to come
-    u, s, vh = (torch.cat(part).unflatten(0, ah.shape[:-2]) for part in zip(*found, strict=True))
-    return u, s, vh
-
-
-def _takes_threads(ah: Tensor, threads: int) -> bool:
-    if threads == 1 or ah.device.type != "cpu" or type(ah) is not Tensor or torch.compiler.is_compiling():
-        return False
-    if (torch.is_grad_enabled() and ah.requires_grad) or torch._C._functorch.peek_interpreter_stack() is not None:
-        return False
-    return ah.shape[:-2].numel() >= threads and ah.numel() * min(ah.shape[-2:]) >= THREADS_FROM
 
 
 def _descending(domain: SliceDomain, s: Tensor) -> Tensor:

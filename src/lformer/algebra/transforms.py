@@ -18,7 +18,7 @@ from lformer.algebra import fast, matrices
 
 # From this tube length on the fast algorithm replaces the p x p product. Measured on a 2-core CPU by
 # `python benchmarks/bench_transforms.py`; docs/math.md has the figures.
-FAST_FROM = {"dct": 2048, "dst": 4096, "hartley": 512, "hadamard": 128, "dft": 64, "fft": 64}
+FAST_FROM = {"dct": 512, "dst": 512, "hartley": 512, "hadamard": 128, "dft": 64, "fft": 64}
 
 # Worst condition number of a user's Z: beyond it, half of the digits are lost between L and its inverse.
 MAX_CONDITION = {torch.float64: 1e8, torch.float32: 1e6}

@@ -1,7 +1,6 @@
 """What all lformer models share: how they start, and the stack of layers between embeddings and a head."""
 
 import math
-from functools import partial
 from typing import Any
 
 import torch
@@ -38,6 +37,15 @@ class LFormerPreTrainedModel(PreTrainedModel):
     _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
     _supports_sdpa = True
     _can_compile_fullgraph = True
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """A vocabulary of another size; not with a tensor head, whose slices would all have to be cut anew."""
+        if self.config.output_projection == "tensor" and self.get_output_embeddings() is not None:
+            raise ValueError(
+                "resize_token_embeddings: output_projection='tensor' spreads the vocabulary over the slices, so its "
+                "size cannot change; make a model with the new vocab_size, or with output_projection='dense'"
+            )
+        return super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -122,7 +130,8 @@ class LFormerModel(LFormerPreTrainedModel):
     ) -> BaseModelOutput | BaseModelOutputWithPastAndCrossAttentions:
         """Shapes: input_ids and attention_mask (B, T), 1 for tokens and 0 for padding -> last_hidden_state (B, T, D).
 
-        The attention maps, if asked for, are (B, P H, T, T): slices outermost among the heads.
+        The attention maps, if asked for, are (B, P H, T, T): slices outermost among the heads; fewer under the DFT,
+        where two conjugate slices share one.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("LFormerModel needs either input_ids or inputs_embeds, and not both")
@@ -181,9 +190,9 @@ class LFormerModel(LFormerPreTrainedModel):
         if not use_cache:
             return past_key_values
         if past_key_values is None:
-            past_key_values = DynamicCache(config=self.config)
+            past_key_values = DynamicCache()
         if self.cross_attention and not isinstance(past_key_values, EncoderDecoderCache):
-            past_key_values = EncoderDecoderCache(past_key_values, DynamicCache(config=self.config))
+            past_key_values = EncoderDecoderCache(past_key_values, DynamicCache())
         return past_key_values
 
     def _check_length(self, length: int, past: Any) -> None:

@@ -103,18 +103,13 @@ class LFormerConfig(PreTrainedConfig):
                 "output_projection='tensor' has weights of its own shape and cannot share the embedding matrix; "
                 "set tie_word_embeddings=False"
             )
-        if self.positional == "rope" and self.head_dim % 2:
-            raise ValueError(
-                f"positional='rope' rotates pairs of features, but the head size is {self.head_dim}: choose "
-                "hidden_size, tube_length and num_attention_heads so that it is even"
-            )
 
     def layer_config(self) -> LayerConfig:
         """The part that a layer needs to know."""
         return LayerConfig(**{name: getattr(self, name) for name in LayerConfig.__dataclass_fields__})
 
-    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> "LFormerConfig":
-        """What `generate` and the caches ask for: of an encoder-decoder, the decoder's part has the decoder's layers."""
+    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> PreTrainedConfig:
+        """What `generate` and caches ask for: the decoder's part of an encoder-decoder has the decoder's layers."""
         if decoder and not encoder and self.is_encoder_decoder:
             config = copy.deepcopy(self)
             config.num_hidden_layers = self.num_decoder_layers or self.num_hidden_layers

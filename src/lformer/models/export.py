@@ -43,7 +43,7 @@ def export_onnx(
                 kwargs=graph.example(2, 8),
                 input_names=["input_ids", "attention_mask"],
                 output_names=[graph.output],
-                dynamic_shapes=dict.fromkeys(("input_ids", "attention_mask"), {0: "batch", 1: "length"}),
+                dynamic_shapes={name: {0: "batch", 1: "length"} for name in ("input_ids", "attention_mask")},
                 opset_version=opset,
                 dynamo=True,
                 verbose=False,
@@ -68,7 +68,7 @@ class _Graph(nn.Module):
             raise ValueError(
                 f"export_onnx: {type(model).__name__} is two graphs, an encoder and a decoder; export model.encoder"
             )
-        self.model = _with_fixed_transforms(copy.deepcopy(model).to("cpu", torch.float32).eval())
+        self.model = _with_fixed_transforms(copy.deepcopy(model).cpu().float().eval())
         self.output = "last_hidden_state" if model.base_model is model else "logits"
         self.options = {"use_cache": False} if model.config.is_decoder else {}
 
@@ -87,7 +87,7 @@ class _Graph(nn.Module):
 
 
 def _with_fixed_transforms(model: Any) -> Any:
-    """ONNX has no matrix exponential: "learned-orthogonal" transforms become a pair of matrices, as they are now."""
+    """A "learned-orthogonal" transform is worked out at every call; in a graph for inference it is two matrices."""
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if isinstance(child, TubeTransform) and child.transform == "learned-orthogonal":

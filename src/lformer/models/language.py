@@ -76,7 +76,7 @@ class LFormerForCausalLM(LFormerPreTrainedModel, GenerationMixin):
         past_key_values: Any = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
-        logits_to_keep: int = 0,
+        logits_to_keep: int | Tensor = 0,
         **kwargs: Any,
     ) -> CausalLMOutputWithCrossAttentions:
         """Shapes: input_ids (B, T), labels (B, T), shifted inside -> logits (B, T, V), or the last logits_to_keep."""
@@ -90,7 +90,8 @@ class LFormerForCausalLM(LFormerPreTrainedModel, GenerationMixin):
             use_cache=use_cache if labels is None else False,
             **kwargs,
         )
-        logits = self.lm_head(outputs.last_hidden_state[:, -logits_to_keep:])
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(outputs.last_hidden_state[:, kept])
         loss = None
         if labels is not None:
             loss = self.loss_function(logits, labels, vocab_size=self.config.vocab_size, **loss_options)

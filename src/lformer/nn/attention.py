@@ -82,7 +82,8 @@ class LAttention(nn.Module):
         mask: (B or 1, 1, T or 1, keys), True where a query may look, or a float tensor to add to the scores.
         is_causal: a query sees no later key; for T queries and T keys without a mask.
         cache: of transformers' kind, holding (B, P H, T, E); for cross-attention an EncoderDecoderCache.
-        output_attentions: also return the maps, (B, P H, T, keys), slices outermost among the heads.
+        output_attentions: also return the maps, (B, P H, T, keys), slices outermost among the heads. The DFT has one
+        map for a pair of conjugate slices, so (P - C) H of them.
         """
         projected = self._project(xh, None if self._is_cached(cache) else memory)
         parts = [part.unflatten(-1, self.head_shape) for part in projected]  # each (P, B, T, H, E)

@@ -75,6 +75,8 @@ class LayerConfig:
         if self.backend == "triton":
             raise ValueError("backend='triton': this version has no Triton kernels; use 'auto' or 'torch'")
         self._check_heads()
+        if self.positional == "rope":
+            self._check_rope()
         if self.interleave:
             self._check_interleave()
 
@@ -129,6 +131,19 @@ class LayerConfig:
                 f"(hidden_size={self.hidden_size}, tube_length={p})"
             )
         raise ValueError(f"num_attention_heads={heads} {reason}; use {choices}")
+
+    def _check_rope(self) -> None:
+        if self.head_size % 2 == 0:
+            return
+        p, width = self.tube_length, self.slice_size
+        valid = [p * h for h in range(1, width + 1) if width % h == 0 and (width // h) % 2 == 0]
+        nearest = sorted(valid, key=lambda value: (abs(value - self.num_attention_heads), value))[:2]
+        choices = " or ".join(f"num_attention_heads={value}" for value in sorted(nearest))
+        raise ValueError(
+            f"positional='rope' rotates pairs of features, but a head has {self.head_size} (hidden_size={self.hidden_size}, "
+            f"tube_length={p}, num_attention_heads={self.num_attention_heads}); use "
+            f"{choices or f'a hidden_size that is a multiple of {2 * p}'}"
+        )
 
     def _check_interleave(self) -> None:
         p = self.tube_length

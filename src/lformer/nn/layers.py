@@ -116,8 +116,8 @@ class LDecoderLayer(_Layer):
         cache: Any = None,
         output_attentions: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Without a mask the self-attention is causal, unless is_causal=False says that the query is the newest token
-        of a cache. `cache` is a Cache of transformers, or an EncoderDecoderCache where there is a memory.
+        """Without a mask the self-attention is causal; several tokens after those of a cache need a mask that says so.
+        `cache` is a Cache of transformers, or an EncoderDecoderCache where there is a memory.
         """
         if x.ndim == 3:
             p = self.config.tube_length
@@ -134,7 +134,7 @@ class LDecoderLayer(_Layer):
             )
             return unfold_slices(y, self.config.hidden_size), maps[0], maps[1]
         if is_causal is None:
-            is_causal = mask is None
+            is_causal = mask is None and x.shape[2] > 1  # a single query is the newest: it sees the whole cache
         own_cache = getattr(cache, "self_attention_cache", cache)
         maps = [None, None]
 

@@ -15,8 +15,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(RUN)/python -m pip install --quiet --editable '.[dev]' $(PINS)
 	@touch $@
 
-quickstart: $(VENV)/installed  ## compress a video with the L-SVD: prints the table, writes the picture
-	$(RUN)/python examples/01_algebra.py --out runs/quickstart
+quickstart: $(VENV)/installed  ## train a dense and a tensor Transformer on embedded data, and compare them
+	$(RUN)/lformer quickstart
 
 check: $(VENV)/installed  ## lint, format and types
 	$(RUN)/ruff check .

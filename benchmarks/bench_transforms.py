@@ -3,7 +3,7 @@
     python benchmarks/bench_transforms.py         # about three minutes; the table comes last
 
 Every row transforms the same number of entries, so that only p changes. The crossover is the smallest power of two
-from which on the fast algorithm wins at every larger p; `transforms.FAST_FROM` holds it.
+from which on the fast algorithm wins at every larger p; `fast.FAST_FROM` holds it.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from rich.progress import Progress
 from rich.table import Table
 from torch import Tensor
 
-from lformer.algebra import get_transform, transforms
+from lformer.algebra import fast, get_transform
 
 SIZES = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096]
 NAMES = ["dct", "dst", "hartley", "hadamard", "dft", "dft, real input"]
@@ -37,7 +37,7 @@ def pairs(name: str, x: Tensor) -> dict[str, Callable[[], object]]:
     if z.is_complex:
         x = torch.complex(x, x.flip(0))
     there, back = z.cast("forward", x.dtype, x.device), z.cast("inverse", x.dtype, x.device)
-    fast_there, fast_back = transforms._FAST[name]
+    fast_there, fast_back = fast.ALGORITHMS[name]
     return {"matrix": lambda: (x @ there.T) @ back.T, "fast": lambda: fast_back(fast_there(x))}
 
 
@@ -88,7 +88,7 @@ def main() -> None:
         table.add_row(str(p), *(f"{row['ratio']:.2f}" for row in rows if row["p"] == p))
     table.add_section()
     table.add_row("crossover", *(str(crossovers[name]) for name in NAMES), style="bold")
-    table.add_row("FAST_FROM", *(str(transforms.FAST_FROM[name.split(",")[0]]) for name in NAMES))
+    table.add_row("FAST_FROM", *(str(fast.FAST_FROM[name.split(",")[0]]) for name in NAMES))
     Console(width=110).print(table)
 
 

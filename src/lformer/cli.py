@@ -1,19 +1,17 @@
 """The command line: verb -> function."""
 
+import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from transformers.utils.logging import disable_progress_bar
 
-from lformer.models import LFormerConfig
-from lformer.models.summary import Summary
-from lformer.settings import UserError, apply_settings
+from lformer import verbs
 from lformer.version import __version__
-
-# What --set may change: the fields of the configuration, and the one that Hugging Face derives from its labels.
-CONFIG_TYPES = {**LFormerConfig.__annotations__, "num_labels": int}
 
 app = typer.Typer(
     name="lformer",
@@ -24,14 +22,31 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be given many times.")
+]
+DataDir = Annotated[Path | None, typer.Option(help="Folder or file with your data: parquet, csv, tsv, jsonl, text.")]
+Source = Annotated[str | None, typer.Option(help="A named data set: imdb, ag_news or cldr.")]
+PresetName = Annotated[str | None, typer.Option("--preset", help="A named starting point; see lformer presets.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run, or of a saved model.")]
+TextColumns = Annotated[list[str] | None, typer.Option("--text", help="Column with text; may be given many times.")]
+LabelColumn = Annotated[str, typer.Option("--label", help="Column with the label.")]
+TaskName = Annotated[
+    str | None, typer.Option(help="classification, masked-lm, causal-lm or translation; from the data if left out.")
+]
+
 
 def main() -> None:
-    """The entry point: a user's mistake is one line on stderr and exit code 2; a bug keeps its traceback."""
+    """The entry point: a user's mistake is one line on stderr and exit code 2; --debug shows where it came from."""
+    debug = "--debug" in sys.argv
+    disable_progress_bar()  # transformers shows one for every file that it loads or saves
     try:
         app()
-    except UserError as error:
-        Console(stderr=True, highlight=False).print(f"[red]lformer:[/red] {error}", soft_wrap=True)
-        raise SystemExit(2) from None
+    except verbs.USER_ERRORS as error:
+        if debug:
+            raise
+        Console(stderr=True, highlight=False, markup=False).print(f"lformer: {error}", soft_wrap=True)
+        raise SystemExit(verbs.exit_code(error)) from None
 
 
 def _print_version(wanted: bool) -> None:
@@ -45,19 +60,124 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     pass
 
 
 @app.command()
+def quickstart(
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("runs/quickstart"),
+) -> None:
+    """Train a dense and a tensor Transformer on embedded data and compare them: about two minutes on a CPU.
+
+    The task is to tell the language of a name (of a territory, a language, a script, a currency) among 16 languages.
+    """
+    verbs.quickstart(out)
+
+
+@app.command()
+def prepare(
+    out: Annotated[Path, typer.Option(help="Folder for the token cache.")],
+    source: Source = None,
+    data_dir: DataDir = None,
+    preset: PresetName = None,
+    task: TaskName = None,
+    text: TextColumns = None,
+    label: LabelColumn = "label",
+    settings: Settings = None,
+) -> None:
+    """Read text, train the tokenizer on the training split, and write a token cache that `train --prepared` takes.
+
+    Example: lformer prepare --source imdb --data-dir data/imdb --out cache/imdb --set max_length=128
+    """
+    verbs.prepare(out, verbs.DataRequest(source, data_dir, preset, task, text, label, settings or []))
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Option(help="Folder for the run.")],
+    source: Source = None,
+    data_dir: DataDir = None,
+    prepared: Annotated[Path | None, typer.Option(help="A token cache that `prepare` wrote, in place of data.")] = None,
+    preset: PresetName = None,
+    task: TaskName = None,
+    text: TextColumns = None,
+    label: LabelColumn = "label",
+    settings: Settings = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+) -> None:
+    """Train a model. The recipe is the paper's unless a preset or --set says otherwise.
+
+    Examples:
+    lformer train --data-dir data/imdb --source imdb --preset paper-imdb --out runs/imdb
+    lformer train --data-dir mine.csv --out runs/mine --set epochs=3 --set learning_rate=1e-3 --set tube_length=8
+    torchrun --nproc-per-node 2 -m lformer.cli train --prepared cache/imdb --out runs/imdb
+    """
+    request = verbs.DataRequest(source, data_dir, preset, task, text, label, settings or [])
+    result = verbs.train(out, request, prepared=prepared, resume=resume)
+    if result is not None:
+        Console().print(_result_table(out, result))
+
+
+@app.command()
+def evaluate(
+    run: RunPath,
+    prepared: Annotated[Path | None, typer.Option(help="A token cache; the run's own if left out.")] = None,
+    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+) -> None:
+    """Scores of a trained model on a split of prepared data, as JSON."""
+    typer.echo(json.dumps(verbs.evaluate(run, prepared, split), indent=2))
+
+
+@app.command()
+def predict(
+    run: RunPath,
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="Texts; from standard input, one a line, if left out.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="A file with one text a line.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with all probabilities.")] = False,
+) -> None:
+    """Classify texts with a trained model.
+
+    Example: lformer predict runs/quickstart/t4 "Vereinigtes Königreich" "Royaume-Uni"
+    """
+    for line in verbs.predict(run, verbs.read_texts(texts, file)):
+        if as_json:
+            typer.echo(json.dumps(line, ensure_ascii=False))
+        else:
+            typer.echo(f"{line['label']}\t{line['probability']:.3f}\t{line['text']}")
+
+
+@app.command()
+def generate(
+    run: RunPath,
+    prompt: Annotated[str, typer.Option(help="The text to go on from, or to translate.")] = "",
+    max_new_tokens: Annotated[int, typer.Option(min=1)] = 100,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.8,
+    top_k: Annotated[int, typer.Option(min=0, help="Sample from this many likeliest tokens; 0 from all.")] = 50,
+    num_beams: Annotated[int, typer.Option(min=1)] = 1,
+    seed: int = 0,
+) -> None:
+    """Continue a text with a trained language model, or translate with an encoder-decoder."""
+    typer.echo(verbs.generate(run, prompt, max_new_tokens, temperature, top_k, num_beams, seed))
+
+
+@app.command()
+def export(
+    run: RunPath, out: Annotated[Path, typer.Option(help="The ONNX file to write.")] = Path("model.onnx")
+) -> None:
+    """Write a trained model as ONNX, checked against PyTorch in onnxruntime."""
+    typer.echo(f"wrote {verbs.export(run, out)}")
+
+
+@app.command()
 def info(
     model: Annotated[
-        Path | None,
-        typer.Argument(help="A folder with a config.json (a saved model or a run); the defaults if left out."),
+        Path | None, typer.Argument(help="Folder of a saved model or a run; the default configuration if left out.")
     ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the configuration.")
-    ] = None,
+    settings: Settings = None,
     length: Annotated[
         int | None, typer.Option(min=1, help="Tokens in a sequence; the longest input if left out.")
     ] = None,
@@ -66,27 +186,38 @@ def info(
 
     Example: lformer info --set hidden_size=768 --set num_attention_heads=8 --set tube_length=4 --length 128
     """
-    Console().print(_summary_table(_load_config(model, settings or []).summary(length)))
+    Console().print(_summary_table(verbs.load_config(model, settings or []).summary(length)))
 
 
-def _load_config(folder: Path | None, settings: list[str]) -> LFormerConfig:
-    values: dict[str, Any] = {}
-    if folder is not None:
-        if not (folder / "config.json").is_file():
-            raise UserError(f"{folder} has no config.json: give a folder that save_pretrained wrote")
-        values = LFormerConfig.get_config_dict(folder)[0]
-        if values.get("model_type") != "lformer":
-            raise UserError(
-                f"{folder / 'config.json'} is of a model of type {values.get('model_type')!r}, not 'lformer'"
-            )
-    values = apply_settings(values, settings, CONFIG_TYPES)
-    try:
-        return LFormerConfig.from_dict(values)
-    except ValueError as error:
-        raise UserError(str(error)) from None
+@app.command()
+def presets() -> None:
+    """The named starting points for --preset."""
+    table = Table()
+    table.add_column("preset")
+    table.add_column("")
+    for name, about in verbs.preset_descriptions().items():
+        table.add_row(name, about)
+    Console().print(table)
 
 
-def _summary_table(summary: Summary) -> Table:
+bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command()
+def loop(
+    hidden_size: Annotated[int, typer.Option(min=4)] = 256,
+    tube_length: Annotated[int, typer.Option(min=1)] = 4,
+    steps: Annotated[int, typer.Option(min=1)] = 8,
+    batch_size: Annotated[int, typer.Option(min=1)] = 128,
+) -> None:
+    """The share of the training loop's time that is forward, backward and optimizer, at T=128."""
+    found = verbs.bench_loop(hidden_size, tube_length, steps, batch_size)
+    typer.echo(json.dumps(found, indent=2))
+    typer.echo(f"{found['share']:.1%} of the loop is forward, backward and optimizer")
+
+
+def _summary_table(summary: Any) -> Table:
     table = Table(title=f"{summary.length} tokens")
     table.add_column("")
     for name in (f"T{summary.config.tube_length} ({summary.config.transform})", "dense", "ratio"):
@@ -95,6 +226,18 @@ def _summary_table(summary: Summary) -> Table:
         form = ",.1f" if "(MB)" in name else ",.0f"
         ratio = f"{tensor / dense:.3f}" if dense else "-"
         table.add_row(name, f"{tensor:{form}}", f"{dense:{form}}", ratio, end_section="total" in name)
+    return table
+
+
+def _result_table(out: Path, result: dict[str, Any]) -> Table:
+    table = Table(title=str(out))
+    table.add_column("")
+    table.add_column("", justify="right")
+    for split in ("validation", "test"):
+        for name, value in result.get(split, {}).items():
+            table.add_row(f"{split} {name.replace('_', ' ')}", f"{value:.4f}")
+    for name in ("parameters", "layer_parameters", "steps", "train_seconds", "tokens_per_second"):
+        table.add_row(name.replace("_", " "), f"{result[name]:,}")
     return table
 
 

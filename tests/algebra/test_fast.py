@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lformer.algebra import fast, get_transform, lidentity, lproduct, lsvd_energy, ltranspose, matrices, nuclear_norm
-from lformer.algebra.transforms import FAST_FROM
+from lformer.algebra.fast import FAST_FROM
 
 from .cases import assert_close, randn, wide
 

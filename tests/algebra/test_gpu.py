@@ -24,7 +24,7 @@ from lformer.algebra import (
     singular_tubes,
     spectral_norm,
 )
-from lformer.algebra.transforms import FAST_FROM
+from lformer.algebra.fast import FAST_FROM
 
 from .cases import FEW_CASES, KINDS, TOLERANCE, assert_close, case_ids, make, randn, tensor_of_kind
 

@@ -31,7 +31,7 @@ from lformer.algebra import (
     tensorize,
     unfold,
 )
-from lformer.algebra.transforms import FAST_FROM
+from lformer.algebra.fast import FAST_FROM
 
 from .cases import CASES, NAMES, ORTHOGONAL, REAL_RESULT, assert_close, case_ids, low_rank, make, make_matrix, randn
 

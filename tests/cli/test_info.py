@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lformer import LFormerConfig
-from lformer.cli import CONFIG_TYPES, main
+from lformer.cli import main
 from lformer.settings import UserError, apply_settings
+from lformer.verbs import CONFIG_TYPES
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

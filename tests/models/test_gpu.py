@@ -1,4 +1,4 @@
-"""The models on a GPU: what they compute on the CPU, in float32 and under autocast, compiled, captured and generating."""
+"""The models on a GPU: what they compute on the CPU; in float32 and under autocast, compiled, captured, generating."""
 
 from typing import Any
 

@@ -10,7 +10,8 @@ from lformer.algebra.products import facewise, lidentity, linverse, lpinv, lprod
 from lformer.algebra.ranks import average_rank, multi_rank, tubal_rank
 from lformer.algebra.structure import block_circulant, block_diagonal, is_fdiagonal, is_invertible, is_orthogonal
 from lformer.algebra.svd import lsvd, lsvd_energy, lsvd_truncated, singular_tubes
-from lformer.algebra.transforms import Transform, get_transform
+from lformer.algebra.transform import Transform
+from lformer.algebra.transforms import get_transform
 from lformer.algebra.unfolding import fold, matricize, mode_contract, mode_product, tensorize, unfold
 
 __all__ = [

@@ -1,15 +1,20 @@
 """Fast algorithms, O(p log p), for the transforms that have one; each acts on the last dimension of a real tensor.
 
-They take over from the p x p product where they win: `transforms.FAST_FROM` holds the measured crossover.
+They take over from the p x p product where they win, from `FAST_FROM` on.
 """
 
 import math
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
 
 from lformer.algebra.matrices import hadamard_matrix
+
+# From this tube length on the fast algorithm replaces the p x p product. Measured on a 2-core CPU by
+# `python benchmarks/bench_transforms.py`; docs/math.md has the figures.
+FAST_FROM = {"dct": 512, "dst": 512, "hartley": 512, "hadamard": 128, "dft": 64, "fft": 64}
 
 
 def dct(x: Tensor) -> Tensor:
@@ -84,3 +89,13 @@ def _alternating(x: Tensor) -> Tensor:
     sign = torch.ones(x.shape[-1], dtype=x.dtype, device=x.device)
     sign[1::2] = -1
     return sign
+
+
+ALGORITHMS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    "dct": (dct, idct),
+    "dst": (dst, idst),
+    "hartley": (hartley, hartley),
+    "hadamard": (hadamard, hadamard),
+    "dft": (partial(torch.fft.fft, norm="ortho"), partial(torch.fft.ifft, norm="ortho")),
+    "fft": (torch.fft.fft, torch.fft.ifft),
+}

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lformer.algebra.transforms import Transform, TransformLike, get_transform, working_dtype
+from lformer.algebra.transform import Transform, working_dtype
+from lformer.algebra.transforms import TransformLike, get_transform
 
 HALF_PRECISION = (torch.float16, torch.bfloat16)
 

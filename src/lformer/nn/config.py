@@ -140,8 +140,8 @@ class LayerConfig:
         nearest = sorted(valid, key=lambda value: (abs(value - self.num_attention_heads), value))[:2]
         choices = " or ".join(f"num_attention_heads={value}" for value in sorted(nearest))
         raise ValueError(
-            f"positional='rope' rotates pairs of features, but a head has {self.head_size} (hidden_size={self.hidden_size}, "
-            f"tube_length={p}, num_attention_heads={self.num_attention_heads}); use "
+            f"positional='rope' rotates pairs of features, but a head has {self.head_size} "
+            f"(hidden_size={self.hidden_size}, tube_length={p}, num_attention_heads={self.num_attention_heads}); use "
             f"{choices or f'a hidden_size that is a multiple of {2 * p}'}"
         )
 

@@ -1,0 +1,158 @@
+"""From a request to a finished run: set a training up, or put it back to where it was, and let it go."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from accelerate.utils import set_seed
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from lformer.data import Prepared
+from lformer.models import LFormerConfig
+from lformer.settings import UserError
+from lformer.train.checkpoints import Checkpoints
+from lformer.train.loop import Progress, Training
+from lformer.train.optimizer import make_optimizer
+from lformer.train.progress import Display
+from lformer.train.recipe import Recipe
+from lformer.train.run_folder import RunFolder
+from lformer.train.tasks import Task, make_task
+
+
+def train(
+    prepared: Prepared,
+    out: Path,
+    *,
+    model: dict[str, Any] | None = None,
+    recipe: Recipe | None = None,
+    task: str | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Train a model on a prepared data set into a run folder; returns what result.json holds.
+
+    `model` has the fields of LFormerConfig that are not the defaults. With `resume` an interrupted run goes on from its
+    newest sound checkpoint, with the model and recipe that it was started with, and a finished one is left as it is.
+    """
+    folder = RunFolder(out)
+    if resume and folder.is_started:
+        request = folder.request()
+        if folder.is_finished:
+            return folder.result()
+        _require_same_data(request, prepared, out)
+        recipe, model, task = Recipe(**request["recipe"]), request["model"], request["task"]
+    elif resume:
+        raise UserError(f"{out} has no run to resume; leave out --resume to start one")
+    training = set_up(prepared, out, model=model, recipe=recipe, task=task, quiet=quiet)
+    if resume:
+        _restore(training)
+    elif training.accelerator.is_main_process:
+        folder.start(_request(training, model or {}, task))
+    training.accelerator.wait_for_everyone()
+    return training.run()
+
+
+def set_up(
+    prepared: Prepared,
+    out: Path,
+    *,
+    model: dict[str, Any] | None = None,
+    recipe: Recipe | None = None,
+    task: str | None = None,
+    quiet: bool = False,
+) -> Training:
+    """A training that is ready for its first step; nothing is written yet."""
+    recipe = recipe or Recipe()
+    _seed(recipe)
+    accelerator = _accelerator(recipe)
+    work = make_task(task, prepared, recipe)
+    per_epoch = -(-len(work.lengths(prepared.split("train"))) // recipe.batch_size)
+    total = min(recipe.max_steps or recipe.epochs * per_epoch, recipe.epochs * per_epoch)
+    built: Any = work.model_class(_config(work, prepared, model or {}))
+    ema = None
+    if recipe.ema:
+        ema = AveragedModel(built, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema)).to(accelerator.device)
+    optimizer = make_optimizer(built, recipe)
+    wrapped, optimizer = accelerator.prepare(torch.compile(built) if recipe.compile else built, optimizer)
+    folder = RunFolder(out)
+    return Training(
+        task=work,
+        prepared=prepared,
+        recipe=recipe,
+        folder=folder,
+        accelerator=accelerator,
+        model=wrapped,
+        optimizer=getattr(optimizer, "optimizer", optimizer),
+        checkpoints=Checkpoints(folder.checkpoints, accelerator, recipe.keep_checkpoints),
+        display=Display(total, quiet=quiet or not accelerator.is_main_process),
+        total_steps=total,
+        ema=ema,
+    )
+
+
+def _config(task: Task, prepared: Prepared, model: dict[str, Any]) -> LFormerConfig:
+    names = prepared.label_names
+    labels: dict[str, Any] = {}
+    if names:
+        labels = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
+    try:
+        return task.config(**labels, **model)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def _request(training: Training, model: dict[str, Any], task: str | None) -> dict[str, Any]:
+    prepared = training.prepared
+    return {
+        "task": task,
+        "model": model,
+        "config": training.unwrapped().config.to_diff_dict(),
+        "recipe": asdict(training.recipe),
+        "data": {
+            "path": str(prepared.path.resolve()),
+            "name": prepared.name,
+            "fingerprint": prepared.manifest["fingerprint"],
+        },
+    }
+
+
+def _require_same_data(request: dict[str, Any], prepared: Prepared, out: Path) -> None:
+    if request["data"]["fingerprint"] != prepared.manifest["fingerprint"]:
+        raise UserError(
+            f"the run in {out} was started on other data ({request['data']['name']} in {request['data']['path']}); "
+            "prepare those again, or start a new run"
+        )
+
+
+def _seed(recipe: Recipe) -> None:
+    set_seed(recipe.seed)
+    if recipe.deterministic:
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
+
+
+def _accelerator(recipe: Recipe) -> Accelerator:
+    precision = recipe.mixed_precision
+    if precision == "auto":
+        precision = "bf16" if torch.cuda.is_available() else "no"
+    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != precision:
+        AcceleratorState._reset_state()  # an earlier run of this process had another; accelerate keeps it globally
+    return Accelerator(mixed_precision=precision)
+
+
+def _restore(training: Training) -> None:
+    path, problems = training.checkpoints.newest()
+    for problem in problems:
+        training.display.say(f"{problem}; using the one before")
+    if path is None:
+        training.display.say("no checkpoint was written yet: starting from the beginning")
+        training.folder.keep_metrics(0)
+        return
+    progress = training.checkpoints.load(path, training.model, training.optimizer, training.ema)
+    training.progress = Progress(**progress)
+    if training.accelerator.is_main_process:
+        training.folder.keep_metrics(training.progress.metrics)
+    training.display.say(f"resuming from {path}")

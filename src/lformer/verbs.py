@@ -1,0 +1,281 @@
+"""What each verb of the command line does, without the command line."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator, PartialState
+from rich.console import Console
+from safetensors import SafetensorError
+from transformers import AutoTokenizer
+
+from lformer.data import Prepared, TextData, load_data
+from lformer.data import prepare as prepare_data
+from lformer.models import (
+    LFormerConfig,
+    LFormerForCausalLM,
+    LFormerForConditionalGeneration,
+    LFormerForMaskedLM,
+    LFormerForSequenceClassification,
+)
+from lformer.settings import UserError, apply_settings
+from lformer.studies import classify
+from lformer.studies import quickstart as run_quickstart
+from lformer.train import PRESETS, TASKS, DataSettings, Diverged, Interrupted, Preset, Recipe, RunFolder, make_task
+from lformer.train import evaluate as evaluate_model
+from lformer.train import train as train_model
+from lformer.train.presets import DATA_TYPES
+from lformer.train.recipe import RECIPE_TYPES
+
+USER_ERRORS = (UserError, Diverged, Interrupted, KeyboardInterrupt)
+CONFIG_TYPES: dict[str, Any] = {**LFormerConfig.__annotations__, "num_labels": int}
+MODELS = {
+    model.__name__: model
+    for model in (
+        LFormerForSequenceClassification,
+        LFormerForMaskedLM,
+        LFormerForCausalLM,
+        LFormerForConditionalGeneration,
+    )
+}
+
+
+def exit_code(error: BaseException) -> int:
+    """2 for a mistake of the user's, 3 for a run that diverged, 130 for one that was stopped."""
+    if isinstance(error, Interrupted | KeyboardInterrupt):
+        return 130
+    return 3 if isinstance(error, Diverged) else 2
+
+
+@dataclass(frozen=True)
+class DataRequest:
+    """What a user said about data and training."""
+
+    source: str | None
+    data_dir: Path | None
+    preset: str | None
+    task: str | None
+    text_columns: list[str] | None
+    label_column: str
+    settings: list[str]
+
+    def resolved(self) -> Preset:
+        """The preset, with every --set put where it belongs."""
+        name = self.preset or "default"
+        if name not in PRESETS:
+            raise UserError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
+        preset = PRESETS[name]()
+        data_types = DATA_TYPES
+        model_types = {key: kind for key, kind in CONFIG_TYPES.items() if key not in data_types}
+        changed = apply_settings({}, self.settings, {**model_types, **RECIPE_TYPES, **data_types})
+
+        def chosen(types: dict[str, Any]) -> dict[str, Any]:
+            return {key: value for key, value in changed.items() if key in types}
+
+        resolved = replace(
+            preset,
+            source=self.source or (None if self.data_dir and self.preset is None else preset.source),
+            task=self.task or preset.task,
+            model={**preset.model, **chosen(model_types)},
+            recipe=replace(preset.recipe, **chosen(RECIPE_TYPES)),
+            data=replace(preset.data, **chosen(data_types)),
+        )
+        _check_model(resolved)  # before anything is read or written
+        return resolved
+
+    def load(self, preset: Preset) -> TextData:
+        """Read the text."""
+        if preset.source is None and self.data_dir is None:
+            raise UserError("no data: give --data-dir, --source or a preset that names its data")
+        kind = {"causal-lm": "language-modeling", "translation": "translation"}.get(preset.task or "", "classification")
+        return load_data(
+            preset.source,
+            self.data_dir,
+            task=kind,
+            text_columns=self.text_columns,
+            label_column=self.label_column,
+            validation_fraction=preset.data.validation_fraction,
+            seed=preset.recipe.seed,
+        )
+
+
+def quickstart(out: Path) -> None:
+    """A dense and a tensor Transformer on embedded data, trained and compared."""
+    run_quickstart(out)
+
+
+def prepare(out: Path, request: DataRequest) -> Prepared:
+    """Text in, token cache out; a fresh cache is left as it is."""
+    preset = request.resolved()
+    return _prepare(out, request.load(preset), preset.data)
+
+
+def train(
+    out: Path, request: DataRequest, *, prepared: Path | None = None, resume: bool = False
+) -> dict[str, Any] | None:
+    """Train into a run folder; returns the result, or None in the processes that do not report."""
+    preset = request.resolved()
+    folder = RunFolder(out)
+    if resume:
+        cache = Prepared.open(prepared or Path(folder.request()["data"]["path"]))
+    elif prepared is not None:
+        cache = Prepared.open(prepared)
+        if request.source or request.data_dir:
+            _warn_if_stale(cache, request.load(preset), preset.data)
+    else:
+        folder.require_new()
+        with PartialState().main_process_first():  # the others then find a fresh cache
+            cache = _prepare(out / "data", request.load(preset), preset.data)
+    result = train_model(cache, out, model=preset.model, recipe=preset.recipe, task=preset.task, resume=resume)
+    return result if PartialState().is_main_process else None
+
+
+def evaluate(run: Path, prepared: Path | None, split: str) -> dict[str, float]:
+    """Scores of a trained model."""
+    folder = RunFolder(run)
+    request = folder.request()
+    cache = Prepared.open(prepared or Path(request["data"]["path"]))
+    if split not in cache.splits:
+        raise UserError(f"{cache.path} has no split {split!r}; it has {', '.join(cache.splits)}")
+    task = make_task(request["task"], cache, Recipe(**request["recipe"]))
+    model, _ = load_model(run)
+    accelerator = Accelerator()
+    return evaluate_model(model.to(accelerator.device), task, cache.split(split), accelerator).scores
+
+
+def read_texts(texts: list[str] | None, file: Path | None) -> Iterable[str]:
+    """The texts of the command line, or the lines of a file or of standard input."""
+    if texts and file:
+        raise UserError("give texts or --file, not both")
+    if texts:
+        return texts
+    try:
+        lines = (file.read_text(encoding="utf-8") if file else sys.stdin.read()).splitlines()
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file or 'standard input'} is not UTF-8: byte {error.start}") from None
+    if not lines:
+        raise UserError(f"{file or 'standard input'} has no text")
+    return lines
+
+
+def predict(run: Path, texts: Iterable[str], batch_size: int = 64) -> Iterator[dict[str, Any]]:
+    """The class of every text, with the probabilities of all."""
+    model, tokenizer = load_model(run)
+    if not isinstance(model, LFormerForSequenceClassification):
+        raise UserError(f"{run} holds a {type(model).__name__}; predict needs a classifier")
+    yield from classify(model, tokenizer, texts, batch_size)
+
+
+def generate(
+    run: Path, prompt: str, max_new_tokens: int, temperature: float, top_k: int, num_beams: int, seed: int
+) -> str:
+    """A continuation of the prompt, or its translation."""
+    model, tokenizer = load_model(run)
+    if not isinstance(model, LFormerForCausalLM | LFormerForConditionalGeneration):
+        raise UserError(f"{run} holds a {type(model).__name__}; generate needs a causal or encoder-decoder model")
+    ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+    if ids.shape[1] == 0:
+        ids = torch.tensor([[tokenizer.bos_token_id]])
+    limit = model.config.max_position_embeddings
+    if isinstance(model, LFormerForCausalLM) and model.config.positional not in ("rope", "none"):
+        if ids.shape[1] >= limit:
+            raise UserError(f"the prompt has {ids.shape[1]} tokens; this model takes fewer than {limit}")
+        max_new_tokens = min(max_new_tokens, limit - ids.shape[1])
+    torch.manual_seed(seed)
+    sampling: dict[str, Any] = {"do_sample": False}
+    if temperature > 0 and num_beams == 1 and isinstance(model, LFormerForCausalLM):
+        sampling = {"do_sample": True, "temperature": temperature, "top_k": top_k or None}
+    found = model.generate(ids, max_new_tokens=max_new_tokens, num_beams=num_beams, **sampling)
+    return str(tokenizer.decode(found[0], skip_special_tokens=True))
+
+
+def export(run: Path, out: Path) -> Path:
+    """A trained model as ONNX."""
+    from lformer.models.export import export_onnx
+
+    return export_onnx(load_model(run)[0], out)
+
+
+def bench_loop(hidden_size: int, tube_length: int, steps: int, batch_size: int) -> dict[str, Any]:
+    """How little the training loop adds to the steps."""
+    from lformer.studies.bench_loop import bench_loop as measure
+
+    return measure(hidden_size, tube_length, steps, batch_size)
+
+
+def load_model(run: Path) -> tuple[Any, Any]:
+    """The model and tokenizer of a run, or of a folder that save_pretrained wrote."""
+    folder = run / "model" if (run / "model").is_dir() else run
+    config = _read_config(folder)
+    found = config.get("architectures") or []
+    if not found or found[0] not in MODELS:
+        raise UserError(f"{folder / 'config.json'} names no model of lformer (architectures: {found})")
+    try:
+        model = MODELS[found[0]].from_pretrained(folder).eval()
+        return model, AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(f"the model in {folder} cannot be loaded: {reason}") from None
+
+
+def load_config(model: Path | None, settings: list[str]) -> LFormerConfig:
+    """A saved configuration, or the default one, with settings changed."""
+    values: dict[str, Any] = {}
+    if model is not None:
+        values = _read_config(model / "model" if (model / "model").is_dir() else model)
+        if values.get("model_type") != "lformer":
+            raise UserError(f"{model} holds a model of type {values.get('model_type')!r}, not 'lformer'")
+    try:
+        return LFormerConfig.from_dict(apply_settings(values, settings, CONFIG_TYPES))
+    except UserError:
+        raise
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def preset_descriptions() -> dict[str, str]:
+    return {name: preset().about for name, preset in PRESETS.items()}
+
+
+def _check_model(preset: Preset) -> None:
+    """Refuse a task that does not exist, and a model whose fields do not fit together."""
+    if preset.task is not None and preset.task not in TASKS:
+        raise UserError(f"there is no task {preset.task!r}; there are {', '.join(TASKS)}")
+    try:
+        LFormerConfig(**preset.model)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise UserError(str(error)) from None
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if not path.is_file():
+        raise UserError(f"{folder} has no config.json: give the folder of a finished run or of a saved model")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path} does not hold a configuration")
+    return found
+
+
+def _prepare(out: Path, data: TextData, settings: DataSettings) -> Prepared:
+    options = {name: value for name, value in asdict(settings).items() if name != "validation_fraction"}
+    console = Console(stderr=True)
+    for note in data.notes:
+        console.print(note, highlight=False)
+    return prepare_data(data, out, **options)
+
+
+def _warn_if_stale(cache: Prepared, data: TextData, settings: DataSettings) -> None:
+    options = {name: value for name, value in asdict(settings).items() if name != "validation_fraction"}
+    reasons = cache.stale_reasons(data, **options)
+    if reasons:
+        raise UserError(f"the token cache {cache.path} is stale: {'; '.join(reasons)}; prepare it again")

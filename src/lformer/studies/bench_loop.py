@@ -35,7 +35,7 @@ def bench_loop(hidden_size: int = 256, tube_length: int = 4, steps: int = 8, bat
         )
         training.folder.path.mkdir()
         training.model.train()
-        lengths = training.task.lengths(training.prepared.split("train"))
+        lengths = training.task.lengths(training.train_split)
         batches = epoch_batches(lengths, batch_size, seed=0, epoch=0)
         bare = _bare_step(training, batches[0])
         seconds = {"loop": 0.0, "bare": 0.0}
@@ -72,7 +72,7 @@ def _repeat(work: Callable[[], None], count: int) -> None:
 
 
 def _bare_step(training: Training, rows: Any) -> Callable[[], None]:
-    batch = training.task.batch(training.prepared.split("train"), rows, np.random.default_rng(0))
+    batch = training.task.batch(training.train_split, rows, np.random.default_rng(0))
     tensors = to_device(batch, training.accelerator.device)
     weight = training.task.weight(batch)
 

@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from lformer.data import Prepared
+from lformer.data import Prepared, TokenSplit
 from lformer.train.batches import Rows, epoch_batches, share
 from lformer.train.checkpoints import Checkpoints
 from lformer.train.evaluation import Evaluation, evaluate, to_device
@@ -24,7 +24,7 @@ from lformer.train.progress import Display
 from lformer.train.recipe import Recipe
 from lformer.train.run_folder import RunFolder
 from lformer.train.schedule import learning_rate
-from lformer.train.tasks import Task
+from lformer.train.tasks import Classification, Task
 
 
 class Interrupted(Exception):
@@ -58,6 +58,7 @@ class Training:
 
     task: Task
     prepared: Prepared
+    train_split: TokenSplit
     recipe: Recipe
     folder: RunFolder
     accelerator: Accelerator
@@ -69,6 +70,8 @@ class Training:
     ema: AveragedModel | None = None
     progress: Progress = field(default_factory=Progress)
     losses: list[Tensor] = field(default_factory=list)
+    correct: list[Tensor] = field(default_factory=list)
+    """Of every step since the last line of metrics: the loss, and for a classifier the share that it got right."""
 
     def run(self) -> dict[str, Any]:
         """Train to the end, evaluate, save; returns the result."""
@@ -88,9 +91,12 @@ class Training:
 
     def _epoch(self, stop: "_Stop") -> None:
         progress, recipe = self.progress, self.recipe
-        split = self.prepared.split("train")
         batches = epoch_batches(
-            self.task.lengths(split), recipe.batch_size, seed=recipe.seed, epoch=progress.epoch, bucket=recipe.bucket
+            self.task.lengths(self.train_split),
+            recipe.batch_size,
+            seed=recipe.seed,
+            epoch=progress.epoch,
+            bucket=recipe.bucket,
         )
         self.model.train()
         started = time.perf_counter()
@@ -121,11 +127,11 @@ class Training:
         progress, recipe, accelerator = self.progress, self.recipe, self.accelerator
         set_learning_rate(self.optimizer, learning_rate(recipe, progress.step, self.total_steps))
         generator = np.random.default_rng([recipe.seed, progress.epoch, progress.batch])
-        whole = self.task.batch(self.prepared.split("train"), rows, generator)
+        whole = self.task.batch(self.train_split, rows, generator)
         weight = self.task.weight(whole)
         own = share(np.arange(len(rows)), accelerator.process_index, accelerator.num_processes)
         parts = np.array_split(own, recipe.accumulate)
-        total = torch.zeros((), device=accelerator.device)
+        total, correct = torch.zeros(2, device=accelerator.device)
         for index, part in enumerate(parts):
             last = index == len(parts) - 1
             with nullcontext() if last else accelerator.no_sync(self.model):
@@ -136,6 +142,8 @@ class Training:
                 # Processes average their gradients, and the loss is divided by the whole batch already.
                 accelerator.backward(loss * accelerator.num_processes)
             total += loss.detach()
+            if isinstance(self.task, Classification):
+                correct += (logits.argmax(-1) == labels).sum() / weight
         if recipe.clip_norm:
             accelerator.clip_grad_norm_(self.model.parameters(), recipe.clip_norm)
         self.optimizer.step()
@@ -146,33 +154,30 @@ class Training:
         progress.batch += 1
         progress.tokens += int(whole["attention_mask"].sum() if "attention_mask" in whole else whole["input_ids"].size)
         self.losses.append(total)
+        self.correct.append(correct)
         self.display.step(progress.step)
 
     def log(self) -> None:
         """Look at the losses since the last time: all at once, so that a GPU need not wait for Python at every step."""
         if not self.losses:
             return
-        losses: Any = self.accelerator.reduce(torch.stack(self.losses), reduction="sum")
-        found = losses.double().cpu()
+        both: Any = self.accelerator.reduce(torch.stack(self.losses + self.correct), reduction="sum")
+        found, correct = both.double().cpu().chunk(2)
         first = self.progress.step - len(found)
         self.losses.clear()
+        self.correct.clear()
         bad = (~torch.isfinite(found)).nonzero()
         if len(bad):
             raise Diverged(self._divergence(first + int(bad[0])))
         progress = self.progress
         rate = learning_rate(self.recipe, progress.step - 1, self.total_steps)
         speed = progress.tokens / max(progress.seconds, 1e-9)
-        self.display.step(progress.step, loss=float(found.mean()), tokens_per_second=speed)
-        if self.accelerator.is_main_process:
-            self.folder.log(
-                kind="train",
-                step=progress.step,
-                epoch=progress.epoch,
-                loss=float(found.mean()),
-                learning_rate=rate,
-                seconds=round(progress.seconds, 3),
-                tokens_per_second=round(speed),
-            )
+        figures = {"loss": float(found.mean())}
+        if isinstance(self.task, Classification):
+            figures["accuracy"] = float(correct.mean())
+        self.display.step(progress.step, **figures, tokens_per_second=speed)
+        figures |= {"learning_rate": rate, "seconds": round(progress.seconds, 3), "tokens_per_second": round(speed)}
+        self._measure("train", figures)
 
     def _divergence(self, step: int) -> str:
         newest, _ = self.checkpoints.newest()
@@ -212,11 +217,15 @@ class Training:
         """Scores on a split, written to the metrics."""
         model = self.ema.module if self.ema is not None else self.model
         found = evaluate(model, self.task, self.prepared.split(split), self.accelerator)
-        if self.accelerator.is_main_process:
-            self.folder.log(
-                kind="evaluation", split=split, step=self.progress.step, epoch=self.progress.epoch, **found.scores
-            )
+        self._measure("evaluation", found.scores, split=split)
         return found
+
+    def _measure(self, kind: str, figures: dict[str, Any], **labels: Any) -> None:
+        """One line of metrics.jsonl, and the same for accelerate's trackers (TensorBoard, if it is installed)."""
+        if self.accelerator.is_main_process:
+            self.folder.log(kind=kind, **labels, step=self.progress.step, epoch=self.progress.epoch, **figures)
+        name = labels.get("split", kind)
+        self.accelerator.log({f"{name}/{key}": value for key, value in figures.items()}, step=self.progress.step)
 
     def _save(self) -> None:
         self.log()  # a checkpoint of weights that are no numbers would be worse than none

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import set_seed
+from accelerate.utils import is_tensorboard_available, set_seed
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from lformer.data import Prepared
@@ -52,7 +52,12 @@ def train(
     elif training.accelerator.is_main_process:
         folder.start(_request(training, model or {}, task))
     training.accelerator.wait_for_everyone()
-    return training.run()
+    training.accelerator.init_trackers("tensorboard")
+    try:
+        return training.run()
+    finally:
+        for tracker in training.accelerator.trackers:
+            tracker.finish()
 
 
 def set_up(
@@ -67,9 +72,10 @@ def set_up(
     """A training that is ready for its first step; nothing is written yet."""
     recipe = recipe or Recipe()
     _seed(recipe)
-    accelerator = _accelerator(recipe)
+    accelerator = _accelerator(recipe, out)
     work = make_task(task, prepared, recipe)
-    per_epoch = -(-len(work.lengths(prepared.split("train"))) // recipe.batch_size)
+    train_split = prepared.split("train")
+    per_epoch = -(-len(work.lengths(train_split)) // recipe.batch_size)
     total = min(recipe.max_steps or recipe.epochs * per_epoch, recipe.epochs * per_epoch)
     built: Any = work.model_class(_config(work, prepared, model or {}))
     ema = None
@@ -81,6 +87,7 @@ def set_up(
     return Training(
         task=work,
         prepared=prepared,
+        train_split=train_split,
         recipe=recipe,
         folder=folder,
         accelerator=accelerator,
@@ -134,13 +141,14 @@ def _seed(recipe: Recipe) -> None:
         torch.backends.cudnn.benchmark = False
 
 
-def _accelerator(recipe: Recipe) -> Accelerator:
+def _accelerator(recipe: Recipe, out: Path) -> Accelerator:
     precision = recipe.mixed_precision
     if precision == "auto":
         precision = "bf16" if torch.cuda.is_available() else "no"
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != precision:
         AcceleratorState._reset_state()  # an earlier run of this process had another; accelerate keeps it globally
-    return Accelerator(mixed_precision=precision)
+    trackers = ["tensorboard"] if is_tensorboard_available() else None
+    return Accelerator(mixed_precision=precision, log_with=trackers, project_dir=out)
 
 
 def _restore(training: Training) -> None:

@@ -121,14 +121,21 @@ def _condition(ah: Tensor, inverse: Tensor) -> Tensor:
 
 
 def _require_product(operation: str, a: Tensor, b: Tensor) -> None:
-    shapes = f"got shapes {tuple(a.shape)} and {tuple(b.shape)}"
+    problem = _product_problem(a, b)
+    if problem:
+        raise ValueError(f"{operation}: {problem}, got shapes {tuple(a.shape)} and {tuple(b.shape)}")
+
+
+def _product_problem(a: Tensor, b: Tensor) -> str | None:
     if a.ndim < 3 or b.ndim < 3:
-        raise ValueError(f"{operation}: needs tensors (..., m, l, p) and (..., l, n, p), {shapes}")
+        return "needs tensors (..., m, l, p) and (..., l, n, p)"
     if a.shape[-1] != b.shape[-1]:
-        raise ValueError(f"{operation}: both tensors must have the same tube length p (the last dimension), {shapes}")
+        return "both tensors must have the same tube length p (the last dimension)"
     if a.shape[-2] != b.shape[-3]:
-        raise ValueError(f"{operation}: the columns of A must match the rows of B, {shapes}")
-    try:
-        torch.broadcast_shapes(a.shape[:-3], b.shape[:-3])
-    except RuntimeError:
-        raise ValueError(f"{operation}: the leading batch dimensions do not broadcast, {shapes}") from None
+        return "the columns of A must match the rows of B"
+    if a.shape[:-3] != b.shape[:-3]:
+        try:
+            torch.broadcast_shapes(a.shape[:-3], b.shape[:-3])
+        except RuntimeError:
+            return "the leading batch dimensions do not broadcast"
+    return None

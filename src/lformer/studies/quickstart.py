@@ -58,7 +58,7 @@ def quickstart(out: Path, console: Console | None = None) -> None:
     console.print()
     console.print(_predictions(out, prepared, data))
     console.print(f"\n{time.perf_counter() - started:.0f} seconds in all. The report: {page}", highlight=False)
-    console.print(f'Try your own: lformer predict {out / "t4"} "Königsberg" "Rzeczpospolita"', highlight=False)
+    console.print(f"Try your own: lformer predict {out / 't4'} NAME ...", highlight=False)
 
 
 def comparison(results: dict[str, dict[str, Any]]) -> Table:

@@ -26,6 +26,8 @@ from lformer.train.run_folder import RunFolder
 from lformer.train.schedule import learning_rate
 from lformer.train.tasks import Classification, Task
 
+STEPS_BETWEEN_ASKING = 8
+
 
 class Interrupted(Exception):
     """The run was asked to stop, and can be resumed."""
@@ -103,15 +105,17 @@ class Training:
         for rows in batches[progress.batch :]:
             self.step(rows)
             done = progress.step >= self.total_steps
-            if progress.step % recipe.log_steps == 0 or done or stop.asked:
+            stopping = self._all_stop(stop)
+            if progress.step % recipe.log_steps == 0 or done or stopping:
                 progress.seconds += time.perf_counter() - started
                 self.log()
                 started = time.perf_counter()
-            if stop.asked or (recipe.checkpoint_steps and progress.step % recipe.checkpoint_steps == 0 and not done):
+            if stopping or (recipe.checkpoint_steps and progress.step % recipe.checkpoint_steps == 0 and not done):
                 progress.seconds += time.perf_counter() - started
                 self._save()
-                if stop.asked:
-                    raise Interrupted(f"stopped by {stop.name} after step {progress.step}; the checkpoint is written")
+                if stopping:
+                    name = stop.name or "a signal to another process"
+                    raise Interrupted(f"stopped by {name} after step {progress.step}; the checkpoint is written")
                 started = time.perf_counter()
             if done:
                 break
@@ -121,6 +125,17 @@ class Training:
         self._after_epoch()
         if not recipe.checkpoint_steps and progress.step < self.total_steps:
             self._save()
+
+    def _all_stop(self, stop: "_Stop") -> bool:
+        """Whether the run stops here. A signal reaches processes at different steps, and writing a checkpoint takes all
+        of them, so that they ask each other every few steps.
+        """
+        if self.accelerator.num_processes == 1:
+            return stop.asked
+        if self.progress.step % STEPS_BETWEEN_ASKING:
+            return False
+        asked: Any = self.accelerator.reduce(torch.tensor(float(stop.asked), device=self.accelerator.device))
+        return bool(asked > 0)
 
     def step(self, rows: Rows) -> None:
         """One optimizer step on one global batch, of which this process takes its share, in parts."""

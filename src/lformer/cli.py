@@ -200,6 +200,33 @@ def presets() -> None:
     Console().print(table)
 
 
+BenchShapes = Annotated[
+    str | None, typer.Option(metavar="BxTxd,...", help="Shapes, as in 64x128x768,8x128x256; 'issue' if left out.")
+]
+BenchTubes = Annotated[
+    str | None, typer.Option("--p", metavar="P,...", help="Tube length, or several: 4 or 1,2,4; 4 if left out.")
+]
+BenchHeads = Annotated[
+    int | None, typer.Option(min=1, help="Heads, raised to a multiple of p; 4 to 16 by the width if left out.")
+]
+BenchDropout = Annotated[float, typer.Option(min=0.0, max=0.9)]
+BenchDtype = Annotated[str | None, typer.Option(help="bf16, fp16 or fp32; bf16 on a GPU, fp32 on a CPU if left out.")]
+BenchDevice = Annotated[str | None, typer.Option(help="cuda or cpu; the GPU if there is one.")]
+BenchBackends = Annotated[
+    str | None, typer.Option(metavar="NAME,...", help="torch, triton, auto; all that the device has if left out.")
+]
+BenchCompile = Annotated[
+    bool | None, typer.Option("--compile/--no-compile", help="The tensor side, compiled or not; both if left out.")
+]
+BenchDenseModes = Annotated[
+    str, typer.Option(metavar="MODE,...", help="eager, default, max-autotune-no-cudagraphs; the fastest is 'dense'.")
+]
+BenchPeers = Annotated[bool, typer.Option("--peers/--no-peers", help="Also time torch.nn's encoder and BERT.")]
+BenchSweep = Annotated[str | None, typer.Option(metavar="d|p", help="Vary the width or the tube length.")]
+BenchRounds = Annotated[int | None, typer.Option(min=1, help="Samples of every candidate.")]
+BenchQuick = Annotated[bool, typer.Option("--quick", help="A few short samples: to see that it works.")]
+BenchOut = Annotated[Path | None, typer.Option(help="JSON file to write; the plots stand beside it.")]
+
 bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
@@ -215,6 +242,69 @@ def loop(
     found = verbs.bench_loop(hidden_size, tube_length, steps, batch_size)
     typer.echo(json.dumps(found, indent=2))
     typer.echo(f"{found['share']:.1%} of the loop is forward, backward and optimizer")
+
+
+@bench.command()
+def layer(
+    shapes: BenchShapes = None,
+    p: BenchTubes = None,
+    heads: BenchHeads = None,
+    dropout: BenchDropout = 0.0,
+    dtype: BenchDtype = None,
+    device: BenchDevice = None,
+    backends: BenchBackends = None,
+    compile_tensor: BenchCompile = None,
+    dense_modes: BenchDenseModes = "eager,default",
+    peers: BenchPeers = True,
+    sweep: BenchSweep = None,
+    rounds: BenchRounds = None,
+    quick: BenchQuick = False,
+    out: BenchOut = None,
+) -> None:
+    """Dense against tensor for one encoder layer: forward pass and training step, memory, and the machine's limit.
+
+    Examples:
+    lformer bench layer --p 4 --out results/layer.json
+    lformer bench layer --shapes 8x128x768 --p 2,4,8 --no-peers
+    lformer bench layer --sweep d --out results/widths.json
+    """
+    options = {**locals()}
+    verbs.bench_compare("layer", options.pop("out"), **options)
+
+
+@bench.command()
+def model(
+    layers: Annotated[int, typer.Option(min=1, help="Layers of the stack.")] = 4,
+    shapes: BenchShapes = None,
+    p: BenchTubes = None,
+    heads: BenchHeads = None,
+    dropout: BenchDropout = 0.0,
+    dtype: BenchDtype = None,
+    device: BenchDevice = None,
+    backends: BenchBackends = None,
+    compile_tensor: BenchCompile = None,
+    dense_modes: BenchDenseModes = "eager,default",
+    peers: BenchPeers = True,
+    sweep: BenchSweep = None,
+    rounds: BenchRounds = None,
+    quick: BenchQuick = False,
+    out: BenchOut = None,
+) -> None:
+    """Dense against tensor for a stack of encoder layers, folding and unfolding included.
+
+    Example: lformer bench model --layers 6 --p 4 --out results/model.json
+    """
+    options = {**locals()}
+    verbs.bench_compare("model", options.pop("out"), **options)
+
+
+@bench.command()
+def plot(
+    result: Annotated[Path, typer.Argument(metavar="JSON", help="What bench layer or bench model wrote.")],
+) -> None:
+    """Draw the result of a bench again, as PNG and SVG beside it."""
+    for path in verbs.bench_plot(result):
+        typer.echo(f"wrote {path}")
 
 
 def _summary_table(summary: Any) -> Table:

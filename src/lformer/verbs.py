@@ -204,9 +204,23 @@ def export(run: Path, out: Path) -> Path:
 
 def bench_loop(hidden_size: int, tube_length: int, steps: int, batch_size: int) -> dict[str, Any]:
     """How little the training loop adds to the steps."""
-    from lformer.studies.bench_loop import bench_loop as measure
+    from lformer.studies.bench.loop import bench_loop as measure
 
     return measure(hidden_size, tube_length, steps, batch_size)
+
+
+def bench_compare(kind: str, out: Path | None, **options: Any) -> None:
+    """Dense against tensor, for a layer or for a model; the options are those of `BenchOptions`."""
+    from lformer.studies.bench.command import BenchOptions, run
+
+    run(kind, out, BenchOptions(**options))
+
+
+def bench_plot(result: Path) -> list[Path]:
+    """Draw the result of a comparison again."""
+    from lformer.studies.bench.plots import write_plots
+
+    return write_plots(result)
 
 
 def load_model(run: Path) -> tuple[Any, Any]:

@@ -55,7 +55,7 @@ def test_checkpointing_changes_no_gradient(kind, dropout, reentrant):
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
     calls = []
     stack = model.decoder if kind is SEQ2SEQ else model.model
-    hook = stack.layers[0].feed_forward.register_forward_pre_hook(lambda *_: calls.append(1))
+    hook = stack.layers[0].register_forward_pre_hook(lambda *_: calls.append(1))
     actual = gradients(model, kind)
     hook.remove()
     assert len(calls) == 2  # forward, and again in backward

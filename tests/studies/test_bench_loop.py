@@ -1,6 +1,20 @@
 """`lformer bench loop` measures what it says."""
 
-from lformer.studies.bench_loop import bench_loop
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from lformer.studies.bench.loop import bench_loop
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two threads on a busy machine wait for each other, in one part of the loop more than in another."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def test_the_loop_is_mostly_forward_backward_and_optimizer() -> None:

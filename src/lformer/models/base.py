@@ -14,6 +14,7 @@ from transformers.utils.generic import can_return_tuple
 
 from lformer.models.configuration import LFormerConfig
 from lformer.nn import (
+    Entry,
     LDecoderLayer,
     LEncoderLayer,
     LLinear,
@@ -161,13 +162,15 @@ class LFormerModel(LFormerPreTrainedModel):
         x = fold_slices(inputs_embeds * self.embed_scale, self.config.tube_length)
         x = self.dropout(self.positions(x, position_ids))
         hidden_states, maps, cross_maps = [x], [], []
-        for layer in self.layers:
-            x, *layer_maps = layer(x, *memory, mask=mask, **options)
+        xh = None
+        for layer, following in zip(self.layers, self._following(), strict=True):
+            outputs = layer(x, *memory, mask=mask, xh=xh, following=following, **options)
+            x, xh = outputs[0], None if following is None else outputs[-1]
             hidden_states.append(x)
-            maps.append(layer_maps[0])
-            cross_maps.append(layer_maps[-1])
+            maps.append(outputs[1])
+            cross_maps.append(outputs[2] if self.is_decoder else None)
         if self.norm is not None:
-            x = hidden_states[-1] = self.norm(x)
+            x = hidden_states[-1] = self.norm(x) if xh is None else xh
 
         width = self.config.hidden_size
         output: dict[str, Any] = {"last_hidden_state": unfold_slices(x, width)}
@@ -180,6 +183,16 @@ class LFormerModel(LFormerPreTrainedModel):
         if output_attentions and self.cross_attention:
             output["cross_attentions"] = tuple(cross_maps)
         return BaseModelOutputWithPastAndCrossAttentions(past_key_values=past_key_values, **output)
+
+    def _following(self) -> list[Entry | None]:
+        """What stands after each layer, for it to do in passing: what the next one does first, or the last norm."""
+        if self.gradient_checkpointing and self.training:
+            return [None] * len(self.layers)  # what is computed again must begin and end with the residual stream
+        last = None
+        if self.norm is not None and self.config.norm_placement == "pre" and self.config.transform_scope == "sublayer":
+            last = Entry(self.norm, None)
+        entries: list[Entry | None] = [layer.entry for layer in self.layers]  # type: ignore[misc]
+        return [*entries[1:], last]
 
     def _cache(self, past_key_values: Any, use_cache: bool | None) -> Any:
         if not self.is_decoder:

@@ -93,6 +93,7 @@ def _with_fixed_transforms(model: Any) -> Any:
             if isinstance(child, TubeTransform) and child.transform == "learned-orthogonal":
                 fixed = TubeTransform(child.tube_length, "learned")
                 for parameter, value in zip((fixed.matrix, fixed.inverse_matrix), child.matrices(), strict=True):
+                    assert value is not None
                     parameter.data.copy_(value)
                 setattr(parent, name, fixed)
     return model

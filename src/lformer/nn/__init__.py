@@ -2,19 +2,20 @@
 stack; see folding.py for the letters.
 """
 
+from lformer.kernels import interleave_slices
 from lformer.nn.attention import LAttention
 from lformer.nn.config import LayerConfig
 from lformer.nn.coupling import coupling
 from lformer.nn.feed_forward import LFeedForward
 from lformer.nn.folding import fold_slices, unfold_slices
-from lformer.nn.interleave import interleave_slices
-from lformer.nn.layers import LDecoderLayer, LEncoderLayer
+from lformer.nn.layers import Entry, LDecoderLayer, LEncoderLayer
 from lformer.nn.linear import LLinear
 from lformer.nn.norm import TensorLayerNorm
 from lformer.nn.positions import RotaryPositions, TubePositionalEncoding
 from lformer.nn.tube_transform import TubeTransform
 
 __all__ = [
+    "Entry",
     "LAttention",
     "LDecoderLayer",
     "LEncoderLayer",

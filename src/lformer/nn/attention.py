@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lformer.kernels import slice_attention
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
-from lformer.nn.interleave import interleave_slices
 from lformer.nn.linear import LLinear
 from lformer.nn.positions import rotate
 from lformer.nn.tube_transform import TubeTransform
@@ -39,7 +39,9 @@ class LAttention(nn.Module):
         self.scale = config.head_size**-0.5
         self.num_complex_heads = config.num_complex * config.heads_per_slice
         self.transform = (
-            TubeTransform(config.tube_length, config.transform) if config.transform_scope == "sublayer" else None
+            TubeTransform(config.tube_length, config.transform, config.backend)
+            if config.transform_scope == "sublayer"
+            else None
         )
         if cross:
             self.query = _projection(config, 1)
@@ -61,7 +63,7 @@ class LAttention(nn.Module):
             return unfold_slices(y, d), maps
         if self.transform is None:
             raise ValueError("LAttention with transform_scope='block' has no transform of its own; call .slices")
-        if memory is not None and not self._is_cached(options.get("cache")):
+        if memory is not None and not self.is_cached(options.get("cache")):
             memory = self.transform(memory)
         yh, maps = self.slices(self.transform(x), memory, mask=mask, **options)
         return self.transform.inverse(yh), maps
@@ -76,6 +78,7 @@ class LAttention(nn.Module):
         rotary: tuple[Tensor, Tensor] | None = None,
         cache: Any = None,
         output_attentions: bool = False,
+        bias: bool = True,
     ) -> tuple[Tensor, Tensor | None]:
         """Attention in the transform domain, (P, B, T, M) -> (P, B, T, M).
 
@@ -84,8 +87,17 @@ class LAttention(nn.Module):
         cache: of transformers' kind, holding (B, P H, T, E); for cross-attention an EncoderDecoderCache.
         output_attentions: also return the maps, (B, P H, T, keys), slices outermost among the heads. The DFT has one
         map for a pair of conjugate slices, so (P - C) H of them.
+        bias: whether to add that of the output projection, or to leave it to whoever comes next.
         """
-        projected = self._project(xh, None if self._is_cached(cache) else memory)
+        interleaved = self.config.interleave
+        plain = not (self.cross or self.again is not None or self.num_complex_heads)
+        keys = _key_mask(mask, xh)
+        if plain and cache is None and rotary is None and not output_attentions and (mask is None or keys is not None):
+            qkv = self.query_key_value.slices(xh).unflatten(-1, (3, *self.head_shape))
+            dropout = self.dropout if self.training else 0.0
+            y = slice_attention(qkv, keys, dropout=dropout, is_causal=is_causal, backend=self.config.backend)
+            return self.output.slices(y.flatten(-2), bias=bias, interleaved=interleaved), None
+        projected = self._project(xh, None if self.is_cached(cache) else memory)
         parts = [part.unflatten(-1, self.head_shape) for part in projected]  # each (P, B, T, H, E)
         if rotary is not None:
             parts[:2] = [rotate(part, rotary) for part in parts[:2]]
@@ -95,9 +107,7 @@ class LAttention(nn.Module):
             heads = [part.permute(1, 0, 3, 2, 4).flatten(1, 2) for part in parts]  # each (B, P H, T, E)
             q, k, v = heads if cache is None else self._update(cache, *heads)
             y, maps = self._attend_slices_as_heads(q, k, v, mask, is_causal, output_attentions)
-        if self.config.interleave:
-            y = interleave_slices(y)
-        return self.output.slices(y), maps
+        return self.output.slices(y, bias=bias, interleaved=interleaved), maps
 
     def _project(self, xh: Tensor, memory: Tensor | None) -> list[Tensor]:
         """Queries, keys and values, each (P, B, T, M); queries alone where the memory's are in the cache."""
@@ -111,7 +121,7 @@ class LAttention(nn.Module):
             parts = [layer(part) for layer, part in zip(self.again, parts, strict=False)]
         return parts
 
-    def _is_cached(self, cache: Any) -> bool:
+    def is_cached(self, cache: Any) -> bool:
         """Whether the keys and values of the memory are in the cache already."""
         return self.cross and cache is not None and bool(cache.is_updated.get(self.layer_index))
 
@@ -193,4 +203,18 @@ class LAttention(nn.Module):
 
 def _projection(config: LayerConfig, count: int) -> LLinear:
     size = config.padded_size
-    return LLinear(size, count * size, config.tube_length, transform=None, num_complex=config.num_complex)
+    return LLinear(
+        size,
+        count * size,
+        config.tube_length,
+        transform=None,
+        num_complex=config.num_complex,
+        backend=config.backend,
+    )
+
+
+def _key_mask(mask: Tensor | None, xh: Tensor) -> Tensor | None:
+    """A mask that only says which keys are tokens, the same for every query: (B, T); else None."""
+    if mask is None or mask.dtype != torch.bool or mask.ndim != 4 or mask.shape[1:3] != (1, 1):
+        return None
+    return mask[:, 0, 0].expand(xh.shape[1], -1)

@@ -48,6 +48,7 @@ class LayerConfig:
     attention_probs_dropout_prob: float = 0.1
     layer_norm_eps: float = 1e-5
     backend: str = "auto"
+    """"auto" takes the Triton kernels where they can run, "torch" never, "triton" always (an error where it cannot)."""
 
     def __post_init__(self) -> None:
         _positive(self, "hidden_size", "num_attention_heads", "tube_length")
@@ -72,8 +73,6 @@ class LayerConfig:
                 raise ValueError(
                     f"transform={self.transform!r}: {error}; or {' or '.join(map(repr, LEARNED))}"
                 ) from None
-        if self.backend == "triton":
-            raise ValueError("backend='triton': this version has no Triton kernels; use 'auto' or 'torch'")
         self._check_heads()
         if self.positional == "rope":
             self._check_rope()

@@ -1,18 +1,14 @@
 """The L-feed-forward network: an ordinary one in every slice of the transform domain."""
 
-from collections.abc import Callable
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lformer.kernels import SIGMA, slice_ffn
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
-from lformer.nn.interleave import interleave_slices
 from lformer.nn.linear import LLinear
 from lformer.nn.tube_transform import TubeTransform
-
-SIGMA: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
 
 class LFeedForward(nn.Module):
@@ -31,9 +27,15 @@ class LFeedForward(nn.Module):
         self.sigma = SIGMA[config.hidden_act]
         in_sublayer = config.transform_scope == "sublayer"
         in_hidden = config.activation_domain == "original"
-        self.transform = TubeTransform(config.tube_length, config.transform) if in_sublayer or in_hidden else None
+        self.transform = (
+            TubeTransform(config.tube_length, config.transform, config.backend) if in_sublayer or in_hidden else None
+        )
         size, inner = config.padded_size, config.slice_intermediate_size * config.tube_length
-        options: dict[str, Any] = {"transform": None, "num_complex": config.num_complex}
+        options: dict[str, Any] = {
+            "transform": None,
+            "num_complex": config.num_complex,
+            "backend": config.backend,
+        }
         self.inner = LLinear(size, inner, config.tube_length, **options)
         self.outer = LLinear(inner, size, config.tube_length, **options)
 
@@ -45,14 +47,27 @@ class LFeedForward(nn.Module):
         assert self.transform is not None
         return self.transform.inverse(self.slices(self.transform(x)))
 
-    def slices(self, xh: Tensor) -> Tensor:
-        """The network in the transform domain: (P, B, T, M) -> (P, B, T, M)."""
+    def slices(self, xh: Tensor, *, bias: bool = True) -> Tensor:
+        """The network in the transform domain: (P, B, T, M) -> (P, B, T, M). bias=False leaves the outer one out."""
+        config = self.config
+        in_transform = config.activation_domain == "transform"
+        # Subclasses, such as a quantised LLinear, have no weight to hand over.
+        if in_transform and not config.num_complex and type(self.inner) is type(self.outer) is LLinear:
+            assert self.inner.bias is not None
+            return slice_ffn(
+                xh,
+                self.inner.weight,
+                self.inner.bias,
+                self.outer.weight,
+                self.outer.bias if bias else None,
+                config.hidden_act,
+                interleaved=config.interleave,
+                backend=config.backend,
+            )
         h = self.inner.slices(xh)
-        if self.config.activation_domain == "original":
+        if in_transform:
+            h = self.sigma(h)
+        else:
             assert self.transform is not None
             h = self.transform(self.sigma(self.transform.inverse(h)))
-        else:
-            h = self.sigma(h)
-        if self.config.interleave:
-            h = interleave_slices(h)
-        return self.outer.slices(h)
+        return self.outer.slices(h, bias=bias, interleaved=config.interleave)

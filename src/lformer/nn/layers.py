@@ -4,50 +4,132 @@ With transform_scope="sublayer" (the paper's definitions) every sublayer has its
 original domain; slices then mix through the norms. With "block" (the paper's footnote and figure) L stands before the
 layer and L^-1 after it, norms inside: in a stack L^-1 meets L of the next layer and cancels, so that the whole stack is
 P independent Transformers. tests/nn/test_scope.py proves both.
+
+Between the product that ends one sublayer and the product that begins the next stand L^-1, residual, norm and L. They
+are one operation, `tube_norm`, also across layers: a layer can be given the transformed input `xh` that the layer
+before it made, and make that of the layer that is `following`.
 """
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from lformer.kernels import require_backend, tube_norm, use_triton
 from lformer.nn.attention import LAttention
 from lformer.nn.config import LayerConfig
 from lformer.nn.feed_forward import LFeedForward
 from lformer.nn.folding import fold_slices, unfold_slices
+from lformer.nn.linear import LLinear
 from lformer.nn.norm import TensorLayerNorm
 from lformer.nn.tube_transform import TubeTransform
 
 
+class Entry(NamedTuple):
+    """What stands before a sublayer: its norm in a pre-norm layer, and its L, if it has one of its own."""
+
+    norm: TensorLayerNorm | None
+    transform: TubeTransform | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The sublayer's input, made from the residual stream."""
+        if self.norm is not None:
+            x = self.norm(x)
+        return x if self.transform is None else self.transform(x)
+
+
 class _Layer(GradientCheckpointingLayer):
-    """What encoder and decoder layers share: a residual sublayer, and the transforms around a block."""
+    """What encoder and decoder layers share: the way from one sublayer to the next, and the transforms of a block."""
+
+    attention: LAttention
+    attention_norm: TensorLayerNorm
 
     def __init__(self, config: Any) -> None:
         super().__init__()
-        self.config = LayerConfig.of(config)
+        self.config = config = LayerConfig.of(config)
+        require_backend(config.backend)
+        self.is_post = config.norm_placement == "post"
         self.transform = (
-            TubeTransform(self.config.tube_length, self.config.transform)
-            if self.config.transform_scope == "block"
+            TubeTransform(config.tube_length, config.transform, config.backend)
+            if config.transform_scope == "block"
             else None
         )
 
     def _norm(self) -> TensorLayerNorm:
         return TensorLayerNorm(self.config.hidden_size, self.config.tube_length, eps=self.config.layer_norm_eps)
 
-    def _residual(self, x: Tensor, norm: TensorLayerNorm, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Norm(x + sublayer(x)) or x + sublayer(Norm(x)), with dropout on the sublayer's output."""
-        post = self.config.norm_placement == "post"
-        y = sublayer(x if post else norm(x))
-        x = x + F.dropout(y, self.config.hidden_dropout_prob, self.training)
-        return norm(x) if post else x
+    @property
+    def entry(self) -> Entry | None:
+        """What the layer does first, for the layer before it to do in passing; None if it has a block's transform."""
+        return self._before(self.attention, self.attention_norm) if self.transform is None else None
 
-    def _attend(self, attention: LAttention) -> Callable[..., tuple[Tensor, Tensor | None]]:
-        return attention if self.transform is None else attention.slices
+    def _before(self, sublayer: nn.Module, norm: TensorLayerNorm) -> Entry:
+        own = getattr(sublayer, "transform", None) if self.transform is None else None
+        return Entry(None if self.is_post else norm, own)
 
-    def _feed(self, feed_forward: LFeedForward) -> Callable[[Tensor], Tensor]:
-        return feed_forward if self.transform is None else feed_forward.slices
+    def _leaves_bias(self, x: Tensor) -> bool:
+        """Whether a sublayer's last bias is left to tube_norm; without the kernels it is free inside the product."""
+        return use_triton(self.config.backend, x)
+
+    def _join(
+        self,
+        y: Tensor,
+        x: Tensor,
+        last: LLinear,
+        sublayer: nn.Module,
+        norm: TensorLayerNorm,
+        following: Entry | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """From a sublayer's output y and the residual stream x to the new stream and the input of what follows.
+
+        Norm(x + y) after a post-norm sublayer, x + y and the norm of what follows after a pre-norm one; dropout on y.
+        """
+        dropout = self.config.hidden_dropout_prob if self.training else 0.0
+        transform = getattr(sublayer, "transform", None) if self.transform is None else None
+        inverse = None if transform is None else transform.matrices()[1]
+        bias = last.bias if self._leaves_bias(x) else None
+        if not self.is_post and (following is None or following.norm is None):
+            if bias is not None:
+                y = y + bias[:, None, None]
+            return x + F.dropout(y if transform is None else transform.inverse(y), dropout, dropout > 0), None
+        if not self.is_post:
+            assert following is not None
+            assert following.norm is not None
+            norm = following.norm
+        matrix = None
+        if following is not None and following.transform is not None:
+            matrix = following.transform.matrices()[0]
+        return tube_norm(
+            y,
+            x,
+            bias,
+            inverse,
+            norm.weight,
+            norm.bias,
+            matrix,
+            eps=norm.eps,
+            dropout=dropout,
+            post=self.is_post,
+            transformed=following is not None,
+            backend=self.config.backend,
+        )
+
+    def _attend(
+        self, attention: LAttention, xh: Tensor, *memory: Tensor, **options: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        return attention.slices(xh, *memory, bias=not self._leaves_bias(xh), **options)
+
+    def _feed(
+        self,
+        xh: Tensor,
+        x: Tensor,
+        feed_forward: LFeedForward,
+        norm: TensorLayerNorm,
+        following: Entry | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        y = feed_forward.slices(xh, bias=not self._leaves_bias(xh))
+        return self._join(y, x, feed_forward.outer, feed_forward, norm, following)
 
 
 class LEncoderLayer(_Layer):
@@ -64,25 +146,34 @@ class LEncoderLayer(_Layer):
         self.feed_forward = LFeedForward(config)
         self.feed_forward_norm = self._norm()
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, **options: Any) -> tuple[Tensor, Tensor | None]:
-        """`mask` and the options (is_causal, rotary, cache, output_attentions) are those of `LAttention.slices`."""
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        xh: Tensor | None = None,
+        following: Entry | None = None,
+        **options: Any,
+    ) -> tuple[Any, ...]:
+        """`mask` and the options (is_causal, rotary, cache, output_attentions) are those of `LAttention.slices`.
+
+        With `following`, what stands after this layer in a stack, its input is returned as a third value.
+        """
         if x.ndim == 3:
             y, maps = self(fold_slices(x, self.config.tube_length), mask, **options)
             return unfold_slices(y, self.config.hidden_size), maps
-        maps = None
-
-        def attend(z: Tensor) -> Tensor:
-            nonlocal maps
-            z, maps = self._attend(self.attention)(z, mask=mask, **options)
-            return z
-
         if self.transform is not None:
             x = self.transform(x)
-        x = self._residual(x, self.attention_norm, attend)
-        x = self._residual(x, self.feed_forward_norm, self._feed(self.feed_forward))
+        if xh is None:
+            xh = self._before(self.attention, self.attention_norm)(x)
+        y, maps = self._attend(self.attention, xh, mask=mask, **options)
+        between = self._before(self.feed_forward, self.feed_forward_norm)
+        x, xh = self._join(y, x, self.attention.output, self.attention, self.attention_norm, between)
+        assert xh is not None
+        x, xh = self._feed(xh, x, self.feed_forward, self.feed_forward_norm, following)
         if self.transform is not None:
             x = self.transform.inverse(x)
-        return x, maps
+        return (x, maps) if following is None else (x, maps, xh)
 
 
 class LDecoderLayer(_Layer):
@@ -115,9 +206,13 @@ class LDecoderLayer(_Layer):
         rotary: tuple[Tensor, Tensor] | None = None,
         cache: Any = None,
         output_attentions: bool = False,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        xh: Tensor | None = None,
+        following: Entry | None = None,
+    ) -> tuple[Any, ...]:
         """Without a mask the self-attention is causal; several tokens after those of a cache need a mask that says so.
         `cache` is a Cache of transformers, or an EncoderDecoderCache where there is a memory.
+
+        With `following`, what stands after this layer in a stack, its input is returned as a last value.
         """
         if x.ndim == 3:
             p = self.config.tube_length
@@ -135,30 +230,43 @@ class LDecoderLayer(_Layer):
             return unfold_slices(y, self.config.hidden_size), maps[0], maps[1]
         if is_causal is None:
             is_causal = mask is None and x.shape[2] > 1  # a single query is the newest: it sees the whole cache
-        own_cache = getattr(cache, "self_attention_cache", cache)
-        maps = [None, None]
-
-        def attend(z: Tensor) -> Tensor:
-            z, maps[0] = self._attend(self.attention)(
-                z, mask=mask, is_causal=is_causal, rotary=rotary, cache=own_cache, output_attentions=output_attentions
-            )
-            return z
-
-        def attend_memory(z: Tensor) -> Tensor:
-            z, maps[1] = self._attend(self.cross_attention)(
-                z, memory, mask=memory_mask, cache=cache, output_attentions=output_attentions
-            )
-            return z
-
+        if self.has_cross_attention and memory is None:
+            raise ValueError("LDecoderLayer with cross_attention=True needs the encoder's output as memory")
         if self.transform is not None:
             x = self.transform(x)
-            memory = None if memory is None else self.transform(memory)
-        x = self._residual(x, self.attention_norm, attend)
-        if self.has_cross_attention:
-            if memory is None:
-                raise ValueError("LDecoderLayer with cross_attention=True needs the encoder's output as memory")
-            x = self._residual(x, self.cross_attention_norm, attend_memory)
-        x = self._residual(x, self.feed_forward_norm, self._feed(self.feed_forward))
+        if xh is None:
+            xh = self._before(self.attention, self.attention_norm)(x)
+        y, maps = self._attend(
+            self.attention,
+            xh,
+            mask=mask,
+            is_causal=is_causal,
+            rotary=rotary,
+            cache=getattr(cache, "self_attention_cache", cache),
+            output_attentions=output_attentions,
+        )
+        feed = self._before(self.feed_forward, self.feed_forward_norm)
+        cross_maps = None
+        if not self.has_cross_attention:
+            x, xh = self._join(y, x, self.attention.output, self.attention, self.attention_norm, feed)
+        else:
+            cross = self._before(self.cross_attention, self.cross_attention_norm)
+            x, xh = self._join(y, x, self.attention.output, self.attention, self.attention_norm, cross)
+            assert xh is not None
+            y, cross_maps = self._attend_memory(xh, memory, memory_mask, cache, output_attentions)
+            last = self.cross_attention.output
+            x, xh = self._join(y, x, last, self.cross_attention, self.cross_attention_norm, feed)
+        assert xh is not None
+        x, xh = self._feed(xh, x, self.feed_forward, self.feed_forward_norm, following)
         if self.transform is not None:
             x = self.transform.inverse(x)
-        return x, maps[0], maps[1]
+        return (x, maps, cross_maps) if following is None else (x, maps, cross_maps, xh)
+
+    def _attend_memory(
+        self, xh: Tensor, memory: Any, mask: Tensor | None, cache: Any, output_attentions: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        attention = self.cross_attention
+        transform = self.transform or attention.transform
+        if transform is not None and not attention.is_cached(cache):
+            memory = transform(memory)
+        return self._attend(attention, xh, memory, mask=mask, cache=cache, output_attentions=output_attentions)

@@ -3,9 +3,9 @@
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lformer.kernels import interleave_slices, slice_linear, use_triton
 from lformer.nn.folding import fold_slices, slice_width, unfold_slices
 from lformer.nn.tube_transform import TubeTransform, num_complex_slices
 
@@ -33,13 +33,15 @@ class LLinear(nn.Module):
         bias: bool = True,
         transform: str | None = "dct",
         num_complex: int = 0,
+        backend: str = "auto",
     ) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
         self.tube_length = tube_length
         self.num_complex = num_complex if transform is None else num_complex_slices(tube_length, transform)
-        self.transform = None if transform is None else TubeTransform(tube_length, transform)
+        self.backend = backend
+        self.transform = None if transform is None else TubeTransform(tube_length, transform, backend)
         width_in, width_out = slice_width(in_features, tube_length), slice_width(out_features, tube_length)
         self.weight = nn.Parameter(torch.empty(tube_length, width_out, width_in))
         self.bias = nn.Parameter(torch.empty(tube_length, width_out)) if bias else None
@@ -62,21 +64,21 @@ class LLinear(nn.Module):
         xh = self.transform(fold_slices(x, self.tube_length))
         return unfold_slices(self.transform.inverse(self.slices(xh)), self.out_features)
 
-    def slices(self, xh: Tensor) -> Tensor:
-        """The layer in the transform domain: (P, ..., M) -> (P, ..., N)."""
-        if self.tube_length == 1:
-            return F.linear(xh, self.weight[0], None if self.bias is None else self.bias[0])
-        rows = xh.flatten(1, -2)
-        if self.num_complex:
-            y = self._complex_product(rows)
-        else:
-            y = torch.bmm(rows, self.weight.mT)
-        if self.bias is not None:
-            y = y + self.bias.unsqueeze(1)
-        return y.unflatten(1, xh.shape[1:-1])
+    def slices(self, xh: Tensor, *, bias: bool = True, interleaved: bool = False) -> Tensor:
+        """The layer in the transform domain: (P, ..., M) -> (P, ..., N).
 
-    def _complex_product(self, rows: Tensor) -> Tensor:
+        bias=False leaves the bias to whoever comes next; `interleaved` multiplies interleave_slices(xh).
+        """
+        own = self.bias if bias else None
+        if self.num_complex:
+            use_triton(self.backend, xh, unsupported="slices of the DFT are complex, and the kernels are real")
+            y = self._complex_product(interleave_slices(xh) if interleaved else xh)
+            return y if own is None else y + own.view(len(own), *[1] * (y.ndim - 2), -1)
+        return slice_linear(xh, self.weight, own, interleaved=interleaved, backend=self.backend)
+
+    def _complex_product(self, xh: Tensor) -> Tensor:
         """(Xr + i Xi)(Wr + i Wi)^T as one real product: [Xr, Xi] [[Wr, -Wi], [Wi, Wr]]^T."""
+        rows = xh.flatten(1, -2)
         c = self.num_complex
         r = self.tube_length - 2 * c
         real = torch.bmm(rows[:r], self.weight[:r].mT)
@@ -84,7 +86,7 @@ class LLinear(nn.Module):
         block = torch.cat([torch.cat([w_re, -w_im], dim=-1), torch.cat([w_im, w_re], dim=-1)], dim=-2)
         pair = torch.cat([rows[r : r + c], rows[r + c :]], dim=-1)
         y_re, y_im = torch.bmm(pair, block.mT).chunk(2, dim=-1)
-        return torch.cat([real, y_re, y_im])
+        return torch.cat([real, y_re, y_im]).unflatten(1, xh.shape[1:-1])
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, tube_length={self.tube_length}, bias={self.bias is not None}"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lformer.algebra import get_transform
-from lformer.nn.feed_forward import SIGMA
+from lformer.kernels import SIGMA
 from lformer.nn.tube_transform import LEARNED, TubeTransform
 
 Slices = list[Tensor]

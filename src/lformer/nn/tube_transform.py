@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lformer.algebra import get_transform
+from lformer.kernels import tube_mix
 from lformer.nn.constants import Constants
 
 LEARNED = ("learned", "learned-orthogonal")
@@ -27,10 +28,11 @@ class TubeTransform(Constants):
     True
     """
 
-    def __init__(self, tube_length: int, transform: str = "dct") -> None:
+    def __init__(self, tube_length: int, transform: str = "dct", backend: str = "auto") -> None:
         super().__init__()
         self.tube_length = tube_length
         self.transform = transform
+        self.backend = backend
         # An identity costs nothing: neither does any real transform of one-element tubes, where Z = 1.
         self.start: Tensor
         self.is_identity = transform == "identity" or (tube_length == 1 and transform not in (*LEARNED, "fft"))
@@ -56,8 +58,10 @@ class TubeTransform(Constants):
         matrix, inverse = real_pair(self.tube_length, name)
         return {"matrix": matrix, "inverse_matrix": inverse}
 
-    def matrices(self) -> tuple[Tensor, Tensor]:
-        """Z and the matrix that undoes it, as they are now."""
+    def matrices(self) -> tuple[Tensor | None, Tensor | None]:
+        """Z and the matrix that undoes it, as they are now; None for the identity."""
+        if self.is_identity:
+            return None, None
         if self.transform == "learned-orthogonal":
             dtype = torch.promote_types(self.generator.dtype, torch.float32)
             with torch.autocast(self.generator.device.type, enabled=False):  # bf16 would not be orthogonal
@@ -67,11 +71,11 @@ class TubeTransform(Constants):
 
     def forward(self, x: Tensor) -> Tensor:
         """L: (P, ...) -> (P, ...)."""
-        return x if self.is_identity else _along_slices(self.matrices()[0], x)
+        return tube_mix(self.matrices()[0], x, backend=self.backend)
 
     def inverse(self, xh: Tensor) -> Tensor:
         """L^-1: (P, ...) -> (P, ...)."""
-        return xh if self.is_identity else _along_slices(self.matrices()[1], xh)
+        return tube_mix(self.matrices()[1], xh, backend=self.backend)
 
     def extra_repr(self) -> str:
         return f"{self.tube_length}, transform={self.transform!r}"
@@ -114,8 +118,3 @@ def real_pair(tube_length: int, transform: str) -> tuple[Tensor, Tensor]:
     forward = torch.cat([z[single].real, z[~single].real, z[~single].imag])
     inverse = torch.cat([back[:, single].real, back[:, ~single].real, -back[:, ~single].imag], dim=1)
     return forward, inverse
-
-
-def _along_slices(matrix: Tensor, x: Tensor) -> Tensor:
-    # One product of a small matrix with a long contiguous one.
-    return torch.matmul(matrix.to(x.dtype), x.flatten(1)).view(x.shape)

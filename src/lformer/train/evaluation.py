@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lformer.data import TokenSplit
 from lformer.train.batches import evaluation_batches, share
+from lformer.train.resident_data import fits
 from lformer.train.tasks import Batch, Classification, Task
 
 
@@ -36,41 +37,52 @@ def evaluate(model: nn.Module, task: Task, split: TokenSplit, accelerator: Accel
     """Loss per label, the task's scores, and a classifier's predictions; the processes share the work."""
     lengths = task.lengths(split)
     device = accelerator.device
+    data = task.resident(split, device) if _belongs_on(device, split) else None
     classifies = isinstance(task, Classification)
-    totals = torch.zeros(2, dtype=torch.float64)
     # Each process fills in its own rows; the sum over processes is the whole.
-    probabilities = torch.zeros(len(lengths), task.num_labels if classifies else 0)
-    correct = torch.zeros(2, dtype=torch.float64)
+    probabilities = torch.zeros(len(lengths), task.num_labels if classifies else 0, device=device)
+    # Stays on the device until the end, so that the host can go ahead. Of every batch: loss, hits, labels asked for.
+    found: list[Tensor] = []
+    weight = 0
     was_training = model.training
     model.eval()
     for index, batch_rows in enumerate(evaluation_batches(lengths, task.recipe.eval_batch_size)):
         rows = share(batch_rows, accelerator.process_index, accelerator.num_processes)
         if len(rows) == 0:
             continue
-        batch = task.batch(split, rows, np.random.default_rng([task.recipe.seed, index]))
-        with accelerator.autocast():
-            logits, labels = task.predict(model, to_device(batch, device))
-        logits = logits.float()
-        totals += torch.tensor([float(task.loss(logits, labels)), task.weight(batch)], dtype=torch.float64)
-        if classifies:
-            probabilities[torch.from_numpy(rows)] = logits.softmax(-1).cpu()
+        places = to_device({"rows": rows}, device)["rows"]
+        if data is not None:
+            batch = data.batch(places, data.kind(rows))
+            weight += data.weight(len(rows))
         else:
-            known = labels >= 0
-            hits = (logits.argmax(-1) == labels) & known
-            correct += torch.tensor([float(hits.sum()), float(known.sum())], dtype=torch.float64)
+            made = task.batch(split, rows, np.random.default_rng([task.recipe.seed, index]))
+            batch = to_device(made, device)
+            weight += task.weight(made)
+        with accelerator.autocast():
+            logits, labels = task.predict(model, batch)
+        logits = logits.float()
+        if classifies:
+            probabilities[places] = logits.softmax(-1)
+        known = labels >= 0
+        hits = (logits.argmax(-1) == labels) & known
+        found.append(torch.stack([task.loss(logits, labels), hits.sum(), known.sum()]))
     model.train(was_training)
-    total, weight = _sum(accelerator, totals).tolist()
-    scores: dict[str, float] = {"loss": total / max(weight, 1)}
+    totals = torch.stack(found).cpu().double().sum(0) if found else torch.zeros(3, dtype=torch.float64)
+    total, right, asked, weight_ = _sum(accelerator, torch.cat([totals, totals.new_tensor([weight])])).tolist()
+    scores: dict[str, float] = {"loss": total / max(weight_, 1)}
     if not classifies:
-        hits_, known_ = _sum(accelerator, correct).tolist()
-        scores |= {"accuracy": hits_ / max(known_, 1), "perplexity": float(np.exp(min(scores["loss"], 700)))}
+        scores |= {"accuracy": right / max(asked, 1), "perplexity": float(np.exp(min(scores["loss"], 700)))}
         scores["bits"] = scores["loss"] / float(np.log(2))
         return Evaluation(scores, None, None)
-    found = _sum(accelerator, probabilities).numpy()
-    predictions = found.argmax(-1)
+    by_example = _sum(accelerator, probabilities).numpy()
+    predictions = by_example.argmax(-1)
     assert split.labels is not None
     scores |= task.scores(predictions, np.asarray(split.labels, dtype=np.int64))
-    return Evaluation(scores, predictions, found)
+    return Evaluation(scores, predictions, by_example)
+
+
+def _belongs_on(device: torch.device, split: TokenSplit) -> bool:
+    return device.type == "cuda" and fits(split, device)
 
 
 def _sum(accelerator: Accelerator, value: Tensor) -> Tensor:

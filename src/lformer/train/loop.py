@@ -1,9 +1,7 @@
 """The training loop, on accelerate: one process or many, CPU or GPU, stopped at any moment. runner.py sets it up."""
 
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,10 @@ from lformer.train.files import new_folder
 from lformer.train.optimizer import set_learning_rate
 from lformer.train.progress import Display
 from lformer.train.recipe import Recipe
+from lformer.train.resident import ResidentSteps
 from lformer.train.run_folder import RunFolder
 from lformer.train.schedule import learning_rate
+from lformer.train.stopping import Stop, stop_on_signal
 from lformer.train.tasks import Classification, Task
 
 STEPS_BETWEEN_ASKING = 8
@@ -70,6 +70,8 @@ class Training:
     display: Display
     total_steps: int
     ema: AveragedModel | None = None
+    resident: ResidentSteps | None = None
+    """Makes the steps where they can be made without the host."""
     progress: Progress = field(default_factory=Progress)
     losses: list[Tensor] = field(default_factory=list)
     correct: list[Tensor] = field(default_factory=list)
@@ -77,7 +79,7 @@ class Training:
 
     def run(self) -> dict[str, Any]:
         """Train to the end, evaluate, save; returns the result."""
-        with self.display, _stop_on_signal() as stop:
+        with self.display, stop_on_signal() as stop:
             while not self._is_done():
                 self._epoch(stop)
             self._take_best_weights()
@@ -91,7 +93,7 @@ class Training:
         )
         return self.progress.step >= self.total_steps or stopped_early
 
-    def _epoch(self, stop: "_Stop") -> None:
+    def _epoch(self, stop: Stop) -> None:
         progress, recipe = self.progress, self.recipe
         batches = epoch_batches(
             self.task.lengths(self.train_split),
@@ -100,33 +102,36 @@ class Training:
             epoch=progress.epoch,
             bucket=recipe.bucket,
         )
+        batches = batches[progress.batch :]
+        if self.resident is not None:
+            self.resident.plan(batches)
         self.model.train()
-        started = time.perf_counter()
-        for rows in batches[progress.batch :]:
+        started = self._now()
+        for rows in batches:
             self.step(rows)
             done = progress.step >= self.total_steps
             stopping = self._all_stop(stop)
             if progress.step % recipe.log_steps == 0 or done or stopping:
-                progress.seconds += time.perf_counter() - started
+                progress.seconds += self._now() - started
                 self.log()
-                started = time.perf_counter()
+                started = self._now()
             if stopping or (recipe.checkpoint_steps and progress.step % recipe.checkpoint_steps == 0 and not done):
-                progress.seconds += time.perf_counter() - started
+                progress.seconds += self._now() - started
                 self._save()
                 if stopping:
                     name = stop.name or "a signal to another process"
                     raise Interrupted(f"stopped by {name} after step {progress.step}; the checkpoint is written")
-                started = time.perf_counter()
+                started = self._now()
             if done:
                 break
-        progress.seconds += time.perf_counter() - started
+        progress.seconds += self._now() - started
         progress.epoch, progress.batch = progress.epoch + 1, 0
         self.log()
         self._after_epoch()
         if not recipe.checkpoint_steps and progress.step < self.total_steps:
             self._save()
 
-    def _all_stop(self, stop: "_Stop") -> bool:
+    def _all_stop(self, stop: Stop) -> bool:
         """Whether the run stops here. A signal reaches processes at different steps, and writing a checkpoint takes all
         of them, so that they ask each other every few steps.
         """
@@ -137,8 +142,27 @@ class Training:
         asked: Any = self.accelerator.reduce(torch.tensor(float(stop.asked), device=self.accelerator.device))
         return bool(asked > 0)
 
+    def _now(self) -> float:
+        """The time, once the device is done with what it was given: Python may be many steps ahead of it."""
+        if self.accelerator.device.type == "cuda":
+            torch.cuda.synchronize(self.accelerator.device)
+        return time.perf_counter()
+
     def step(self, rows: Rows) -> None:
-        """One optimizer step on one global batch, of which this process takes its share, in parts."""
+        """One optimizer step on one global batch."""
+        if self.resident is None:
+            tokens = self._step_from_host(rows)
+        else:
+            if self.resident.is_full:
+                self._collect()
+            tokens = self.resident.run(self.progress.step, rows)
+        self.progress.step += 1
+        self.progress.batch += 1
+        self.progress.tokens += tokens
+        self.display.step(self.progress.step)
+
+    def _step_from_host(self, rows: Rows) -> int:
+        """The step on a batch that is made here, of which this process takes its share, in parts."""
         progress, recipe, accelerator = self.progress, self.recipe, self.accelerator
         set_learning_rate(self.optimizer, learning_rate(recipe, progress.step, self.total_steps))
         generator = np.random.default_rng([recipe.seed, progress.epoch, progress.batch])
@@ -165,15 +189,19 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         if self.ema is not None:
             self.ema.update_parameters(accelerator.unwrap_model(self.model))
-        progress.step += 1
-        progress.batch += 1
-        progress.tokens += int(whole["attention_mask"].sum() if "attention_mask" in whole else whole["input_ids"].size)
         self.losses.append(total)
         self.correct.append(correct)
-        self.display.step(progress.step)
+        return int(whole["attention_mask"].sum() if "attention_mask" in whole else whole["input_ids"].size)
+
+    def _collect(self) -> None:
+        if self.resident is not None:
+            losses, correct = self.resident.take()
+            self.losses += losses
+            self.correct += correct
 
     def log(self) -> None:
         """Look at the losses since the last time: all at once, so that a GPU need not wait for Python at every step."""
+        self._collect()
         if not self.losses:
             return
         both: Any = self.accelerator.reduce(torch.stack(self.losses + self.correct), reduction="sum")
@@ -286,35 +314,3 @@ class Training:
     def unwrapped(self) -> Any:
         """The model itself, without what accelerate or the compiler put around it."""
         return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
-
-
-@dataclass
-class _Stop:
-    name: str = ""
-
-    @property
-    def asked(self) -> bool:
-        return bool(self.name)
-
-
-@contextmanager
-def _stop_on_signal() -> Iterator[_Stop]:
-    """SIGINT and SIGTERM ask the loop to stop after the step that it is in; a second one stops at once."""
-    stop = _Stop()
-    before: dict[signal.Signals, Any] = {}
-
-    def ask(number: int, frame: Any) -> None:
-        if stop.asked:
-            raise KeyboardInterrupt
-        stop.name = signal.Signals(number).name
-
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, ask)
-    except ValueError:
-        pass  # only the main thread may listen for signals
-    try:
-        yield stop
-    finally:
-        for number in before:
-            signal.signal(number, before[number])

@@ -8,6 +8,7 @@ from lformer.settings import UserError
 SCHEDULES = ("onecycle", "cosine", "linear", "constant")
 PRECISIONS = ("auto", "no", "bf16", "fp16")
 LR_SCALES = ("none", "slice")
+CAPTURES = ("auto", "always", "never")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,8 @@ class Recipe:
     """"auto" (bf16 on a GPU, none on a CPU), "no", "bf16" or "fp16"."""
     compile: bool = False
     """torch.compile the model."""
+    capture: str = "auto"
+    """Replay the step as one CUDA graph: "auto" where it can be done, "always" or an error, "never"."""
     seed: int = 42
     """For weights, order of examples, dropout and masks."""
     deterministic: bool = False
@@ -73,7 +76,8 @@ class Recipe:
         for name in ("warmup_fraction", "label_smoothing", "ema"):
             self._require(name, 0 <= getattr(self, name) < 1, "must be from 0 to below 1")
         self._require("mask_probability", 0 < self.mask_probability < 1, "must be between 0 and 1")
-        for name, choices in (("schedule", SCHEDULES), ("mixed_precision", PRECISIONS), ("lr_scale", LR_SCALES)):
+        known = {"schedule": SCHEDULES, "mixed_precision": PRECISIONS, "lr_scale": LR_SCALES, "capture": CAPTURES}
+        for name, choices in known.items():
             value = getattr(self, name)
             self._require(name, value in choices, f"is not one of {', '.join(map(repr, choices))}")
 

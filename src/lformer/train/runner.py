@@ -7,19 +7,24 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import is_tensorboard_available, set_seed
+from accelerate.utils import AutocastKwargs, is_tensorboard_available, set_seed
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from lformer.data import Prepared
 from lformer.models import LFormerConfig
 from lformer.settings import UserError
+from lformer.train.captured import Capture, why_not_captured
 from lformer.train.checkpoints import Checkpoints
 from lformer.train.loop import Progress, Training
 from lformer.train.optimizer import make_optimizer
 from lformer.train.progress import Display
 from lformer.train.recipe import Recipe
+from lformer.train.resident import ResidentSteps
+from lformer.train.resident_data import fits
 from lformer.train.run_folder import RunFolder
 from lformer.train.tasks import Task, make_task
+
+WIDTH_MULTIPLE = 32  # of the batches of captured steps: every width has a graph, which takes a second to record
 
 
 def train(
@@ -31,6 +36,7 @@ def train(
     task: str | None = None,
     resume: bool = False,
     quiet: bool = False,
+    _resident: bool = False,
 ) -> dict[str, Any]:
     """Train a model on a prepared data set into a run folder; returns what result.json holds.
 
@@ -46,7 +52,7 @@ def train(
         recipe, model, task = Recipe(**request["recipe"]), request["model"], request["task"]
     elif resume:
         raise UserError(f"{out} has no run to resume; leave out --resume to start one")
-    training = set_up(prepared, out, model=model, recipe=recipe, task=task, quiet=quiet)
+    training = set_up(prepared, out, model=model, recipe=recipe, task=task, quiet=quiet, _resident=_resident)
     if resume:
         _restore(training)
     elif training.accelerator.is_main_process:
@@ -68,8 +74,12 @@ def set_up(
     recipe: Recipe | None = None,
     task: str | None = None,
     quiet: bool = False,
+    _resident: bool = False,
 ) -> Training:
-    """A training that is ready for its first step; nothing is written yet."""
+    """A training that is ready for its first step; nothing is written yet.
+
+    `_resident` makes steps of resident.py where they cannot be captured; for tests.
+    """
     recipe = recipe or Recipe()
     _seed(recipe)
     accelerator = _accelerator(recipe, out)
@@ -84,7 +94,7 @@ def set_up(
     optimizer = make_optimizer(built, recipe)
     wrapped, optimizer = accelerator.prepare(torch.compile(built) if recipe.compile else built, optimizer)
     folder = RunFolder(out)
-    return Training(
+    training = Training(
         task=work,
         prepared=prepared,
         train_split=train_split,
@@ -98,6 +108,48 @@ def set_up(
         total_steps=total,
         ema=ema,
     )
+    training.resident = _resident_steps(training, force=_resident)
+    return training
+
+
+def _resident_steps(training: Training, *, force: bool) -> ResidentSteps | None:
+    """Steps that are captured, where the recipe wants it and it can be done; says why where it cannot."""
+    recipe, accelerator, split = training.recipe, training.accelerator, training.train_split
+    if recipe.capture == "never" and not force:
+        return None
+    device = accelerator.device
+    why_not = why_not_captured(
+        recipe,
+        training.unwrapped(),
+        device,
+        processes=accelerator.num_processes,
+        precision=accelerator.mixed_precision,
+    )
+    data = None
+    if force:
+        data = training.task.resident(split, device)
+    elif not why_not and fits(split, device):
+        data = training.task.resident(split, device, WIDTH_MULTIPLE)
+    if data is None:
+        why_not = why_not or "the host makes its batches: for this task, or because the tokens would fill the device"
+        if recipe.capture == "always":
+            raise UserError(f"capture='always', but the step cannot be captured: {why_not}; use capture=auto")
+        if device.type == "cuda":
+            training.display.say(f"the step is not captured in a CUDA graph: {why_not}")
+        return None
+    steps = ResidentSteps(
+        training.task,
+        data,
+        recipe,
+        accelerator,
+        training.model,
+        training.optimizer,
+        training.ema,
+        training.total_steps,
+    )
+    if not why_not:
+        steps.launch = Capture(steps)
+    return steps
 
 
 def _config(task: Task, prepared: Prepared, model: dict[str, Any]) -> LFormerConfig:
@@ -148,7 +200,9 @@ def _accelerator(recipe: Recipe, out: Path) -> Accelerator:
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != precision:
         AcceleratorState._reset_state()  # an earlier run of this process had another; accelerate keeps it globally
     trackers = ["tensorboard"] if is_tensorboard_available() else None
-    return Accelerator(mixed_precision=precision, log_with=trackers, project_dir=out)
+    # Weights that autocast keeps from one call to the next would be outside of a captured step.
+    handlers: list[Any] = [AutocastKwargs(cache_enabled=False)]
+    return Accelerator(mixed_precision=precision, log_with=trackers, project_dir=out, kwargs_handlers=handlers)
 
 
 def _restore(training: Training) -> None:

@@ -28,6 +28,7 @@ from lformer.settings import UserError
 from lformer.train.batches import Rows
 from lformer.train.metrics import accuracy, macro_f1
 from lformer.train.recipe import Recipe
+from lformer.train.resident_data import ResidentData, ResidentStream, ResidentTexts, padded_width
 
 Batch = dict[str, NDArray[Any]]
 IGNORED = -100
@@ -52,6 +53,10 @@ class Task(ABC):
     @abstractmethod
     def batch(self, split: TokenSplit, rows: Rows, generator: np.random.Generator) -> Batch:
         """The examples as padded arrays: what the model takes, and "labels"."""
+
+    def resident(self, split: TokenSplit, device: torch.device, multiple: int = PAD_MULTIPLE) -> ResidentData | None:
+        """The split on a device, for a task whose batches are a lookup; None where the host must make them."""
+        return None
 
     def weight(self, batch: Batch) -> int:
         """What a loss summed over the batch is divided by: the number of labels."""
@@ -95,6 +100,10 @@ class Classification(Task):
     def batch(self, split: TokenSplit, rows: Rows, generator: np.random.Generator) -> Batch:
         assert split.labels is not None
         return {**self._padded(split, rows), "labels": np.asarray(split.labels[rows], dtype=np.int64)}
+
+    def resident(self, split: TokenSplit, device: torch.device, multiple: int = PAD_MULTIPLE) -> ResidentData:
+        pad = self.tokenizer.pad_token_id
+        return ResidentTexts(split, device, pad=pad, limit=self.max_length, multiple=multiple)
 
     def decided(self) -> dict[str, Any]:
         return {**super().decided(), "num_labels": self.num_labels}
@@ -145,6 +154,9 @@ class CausalLanguageModeling(Task):
         place = rows[:, None] * length + np.arange(length + 1)
         tokens = np.asarray(split.tokens[place], dtype=np.int64)
         return {"input_ids": tokens[:, :-1], "labels": tokens[:, 1:]}
+
+    def resident(self, split: TokenSplit, device: torch.device, multiple: int = PAD_MULTIPLE) -> ResidentData:
+        return ResidentStream(split, device, lengths=self.lengths(split), length=self.recipe.sequence_length)
 
     def predict(self, model: torch.nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         logits = model(input_ids=batch["input_ids"], use_cache=False).logits
@@ -220,8 +232,7 @@ def _gather(
     """
     starts = np.asarray(offsets[rows])
     lengths = np.asarray(offsets[rows + 1]) - starts
-    longest = int(lengths.max(initial=1))
-    width = max(longest, min(limit, -(-longest // PAD_MULTIPLE) * PAD_MULTIPLE))
+    width = padded_width(int(lengths.max(initial=1)), limit, PAD_MULTIPLE)
     column = np.arange(width)
     mask = column < lengths[:, None]
     place = np.minimum(starts[:, None] + column, max(len(tokens) - 1, 0))

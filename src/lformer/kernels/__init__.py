@@ -1,0 +1,21 @@
+"""Fast paths beside their plain-torch references: one operation, one file; the kernels themselves are in gpu/."""
+
+from lformer.kernels.backend import require_backend, use_triton
+from lformer.kernels.interleave import interleave_slices
+from lformer.kernels.slice_attention import slice_attention
+from lformer.kernels.slice_ffn import SIGMA, slice_ffn
+from lformer.kernels.slice_linear import slice_linear
+from lformer.kernels.tube_mix import tube_mix
+from lformer.kernels.tube_norm import tube_norm
+
+__all__ = [
+    "SIGMA",
+    "interleave_slices",
+    "require_backend",
+    "slice_attention",
+    "slice_ffn",
+    "slice_linear",
+    "tube_mix",
+    "tube_norm",
+    "use_triton",
+]

@@ -1,0 +1,72 @@
+"""Which implementation of an operation runs: plain torch, or the Triton kernel beside it."""
+
+import functools
+import importlib.util
+import logging
+import os
+
+import torch
+from torch import Tensor
+
+MAX_TUBE = 16
+MAX_FEATURES = 8192
+"""The kernels keep all slices of a token in registers."""
+
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+
+logger = logging.getLogger(__name__)
+
+
+def is_interpreted() -> bool:
+    """Whether Triton's interpreter runs the kernels, on tensors of the CPU: slow, and meant for tests."""
+    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
+
+
+def why_no_triton() -> str | None:
+    """The reason for which this machine cannot run the kernels, or None."""
+    if not HAS_TRITON:
+        return "Triton is not installed (pip install 'lformer[triton]')"
+    if is_interpreted() or torch.cuda.is_available():
+        return None
+    return "there is no CUDA device (TRITON_INTERPRET=1 runs the kernels on the CPU, slowly, for tests)"
+
+
+def require_backend(backend: str) -> None:
+    """An explicit request that this machine cannot meet is an error, not a slow surprise."""
+    reason = why_no_triton() if backend == "triton" else None
+    if reason:
+        raise ValueError(f"backend='triton': {reason}; use backend='auto' or 'torch'")
+
+
+def use_triton(backend: str, x: Tensor, *, unsupported: str | None = None) -> bool:
+    """Whether the kernels take an operation on x. `unsupported` says what they cannot do in this case, if anything.
+
+    "auto" falls back to torch and says once why; "triton" raises.
+    """
+    if backend == "torch" or (backend == "auto" and not x.is_cuda):
+        return False
+    reason = unsupported or _why_not_here(x, backend)
+    if reason is None:
+        return True
+    if backend == "triton":
+        raise ValueError(f"backend='triton': {reason}; use backend='auto' or 'torch'")
+    if x.is_cuda and not torch.compiler.is_compiling():
+        _say_once(reason)
+    return False
+
+
+def _why_not_here(x: Tensor, backend: str) -> str | None:
+    if not x.is_cuda and not (is_interpreted() and backend == "triton"):
+        return f"the tensor is on the {x.device.type}, and the kernels are for CUDA"
+    if not HAS_TRITON:
+        return why_no_triton()
+    if is_interpreted() and x.dtype == torch.bfloat16:
+        return "Triton's interpreter cannot multiply bfloat16"
+    if x.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        return f"the kernels have no {x.dtype}"
+    return None
+
+
+@functools.cache
+def _say_once(reason: str) -> None:
+    logger.warning("lformer runs without its Triton kernels: %s", reason)

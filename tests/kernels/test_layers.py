@@ -1,0 +1,176 @@
+"""Whole layers and models with the kernels on and off: the same outputs, gradients and training."""
+
+import pytest
+import torch
+
+from lformer import LFormerConfig, LFormerForCausalLM, LFormerForSequenceClassification
+from lformer.kernels import backend as backend_module
+from lformer.nn import LDecoderLayer, LEncoderLayer
+
+from .cases import DEVICE, assert_same, draw
+
+SMALL = {"hidden_size": 24, "num_attention_heads": 4, "tube_length": 4, "hidden_dropout_prob": 0.0}
+SMALL |= {"attention_probs_dropout_prob": 0.0, "intermediate_size": 32, "vocab_size": 50, "num_hidden_layers": 2}
+VARIANTS = {
+    "paper": {},
+    "pre": {"norm_placement": "pre"},
+    "gelu": {"hidden_act": "gelu"},
+    "block": {"transform_scope": "block"},
+    "block pre": {"transform_scope": "block", "norm_placement": "pre"},
+    "identity": {"transform": "identity"},
+    "learned": {"transform": "learned"},
+    "learned pre": {"transform": "learned-orthogonal", "norm_placement": "pre"},
+    "original": {"activation_domain": "original"},
+    "interleave": {"interleave": True, "hidden_size": 32},
+    "rope": {"positional": "rope", "hidden_size": 32},
+    "counts": {"paper_counts": True},
+    "one slice": {"tube_length": 1},
+    "three slices": {"tube_length": 3, "num_attention_heads": 3},
+    "padded": {"hidden_size": 22, "num_attention_heads": 4},
+}
+
+
+def both(kind, variant, **arguments):
+    """The same module twice, with and without the kernels."""
+    modules = []
+    for backend in ("torch", "triton"):
+        torch.manual_seed(0)
+        modules.append(kind(LFormerConfig(**{**SMALL, **variant}, backend=backend), **arguments).to(DEVICE))
+    modules[1].load_state_dict(modules[0].state_dict())
+    return modules
+
+
+def everything(module, *inputs, **options):
+    outputs = module(*inputs, **options)
+    first = outputs[0]
+    weight = draw(*first.shape, dtype=torch.float32, seed=9).detach()
+    parameters = dict(module.named_parameters())
+    gradients = torch.autograd.grad((first * weight).sum(), list(parameters.values()), allow_unused=True)
+    # A bias of the keys moves all scores of a query alike: its gradient is rounding alone.
+    found = {
+        name: g
+        for name, g in zip(parameters, gradients, strict=True)
+        if g is not None and not name.endswith("attention.again.1.bias")
+    }
+    return {"output": first.detach(), **found}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_encoder_layer(name):
+    plain, fast = both(LEncoderLayer, VARIANTS[name])
+    x = draw(2, 9, plain.config.hidden_size, dtype=torch.float32)
+    mask = torch.ones(2, 1, 1, 9, dtype=torch.bool, device=DEVICE)
+    mask[1, ..., 6:] = False
+    if name == "rope":
+        pytest.skip("a layer alone has no positions; the model below does")
+    assert_same(everything(fast, x, mask), everything(plain, x, mask), 2e-5)
+
+
+@pytest.mark.parametrize("name", ["paper", "pre", "interleave"])
+def test_decoder_layer_with_memory(name):
+    plain, fast = both(LDecoderLayer, VARIANTS[name], cross_attention=True)
+    d = plain.config.hidden_size
+    x, memory = draw(2, 7, d, dtype=torch.float32), draw(2, 5, d, dtype=torch.float32)
+    assert_same(everything(fast, x, memory), everything(plain, x, memory), 2e-5)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_model(name):
+    """A stack, where layers hand transformed activations to each other."""
+    plain, fast = both(LFormerForSequenceClassification, VARIANTS[name])
+    ids = torch.randint(1, 50, (2, 9), generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    mask = torch.ones_like(ids)
+    mask[1, 5:] = 0
+    assert_same(
+        everything(fast, ids, attention_mask=mask, return_dict=False),
+        everything(plain, ids, attention_mask=mask, return_dict=False),
+        2e-5,
+    )
+
+
+def losses(model, steps):
+    """Training on a task that a model can learn: the next token of a cycle with noise."""
+    generator = torch.Generator().manual_seed(0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    found = []
+    for _ in range(steps):
+        start = torch.randint(0, 50, (4, 1), generator=generator)
+        ids = ((start + 7 * torch.arange(12)) % 50).to(DEVICE)
+        loss = model(input_ids=ids, labels=ids, use_cache=False).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return torch.tensor(found)
+
+
+def test_fifty_steps_of_training():
+    plain, fast = both(LFormerForCausalLM, {"is_decoder": True, "num_hidden_layers": 1})
+    wanted, found = losses(plain, 50), losses(fast, 50)
+    assert wanted[-1] < wanted[0] - 1, "it learns"
+    assert torch.allclose(found, wanted, rtol=1e-3)
+
+
+def test_training_with_dropout_runs_and_differs():
+    _, fast = both(LFormerForSequenceClassification, {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.3})
+    ids = torch.randint(1, 50, (2, 9)).to(DEVICE)
+    fast.train()
+    first, second = fast(ids).logits, fast(ids).logits
+    assert not torch.equal(first, second)
+    assert torch.isfinite(first).all()
+    fast.eval()
+    assert torch.equal(fast(ids).logits, fast(ids).logits)
+
+
+def test_the_dft_has_no_kernels():
+    """An explicit request says so; "auto" takes torch."""
+    with pytest.raises(ValueError, match=r"backend='triton': slices of the DFT are complex.*use backend='auto'"):
+        LEncoderLayer(LFormerConfig(**SMALL, transform="dft", backend="triton")).to(DEVICE)(
+            draw(1, 4, 24, dtype=torch.float32)
+        )
+    layer = LEncoderLayer(LFormerConfig(**SMALL, transform="dft")).to(DEVICE)
+    assert layer(draw(1, 4, 24, dtype=torch.float32))[0].shape == (1, 4, 24)
+
+
+def test_a_machine_that_cannot(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    config = LFormerConfig(**SMALL, backend="triton")
+    with pytest.raises(
+        ValueError, match=r"backend='triton': there is no CUDA device .*; use backend='auto' or 'torch'"
+    ):
+        LFormerForSequenceClassification(config)
+    monkeypatch.setattr(backend_module, "HAS_TRITON", False)
+    with pytest.raises(ValueError, match=r"Triton is not installed \(pip install 'lformer\[triton\]'\)"):
+        LEncoderLayer(config)
+
+
+def test_tensors_that_the_kernels_do_not_take(monkeypatch):
+    layer = LEncoderLayer(LFormerConfig(**SMALL, backend="triton")).to(DEVICE)
+    with pytest.raises(ValueError, match=r"the kernels have no torch\.float64"):
+        layer.double()(draw(1, 4, 24, dtype=torch.float64))
+    if DEVICE == "cpu":
+        with pytest.raises(ValueError, match="interpreter cannot multiply bfloat16"):
+            layer.bfloat16()(draw(1, 4, 24, dtype=torch.bfloat16))
+        monkeypatch.delenv("TRITON_INTERPRET")
+        with pytest.raises(ValueError, match="the tensor is on the cpu"):
+            layer.float()(draw(1, 4, 24, dtype=torch.float32))
+
+
+def test_auto_is_torch_on_the_cpu():
+    """Even where the interpreter is on: nobody wants it unasked."""
+    x = draw(1, 4, 24, dtype=torch.float32).cpu()
+    assert not backend_module.use_triton("auto", x)
+    assert not backend_module.use_triton("torch", x)
+
+
+@pytest.mark.parametrize("name", ["paper", "pre", "learned", "interleave"])
+def test_compiles_as_one_graph(name):
+    """The kernels are operations that the compiler passes through, forward and backward."""
+    _, fast = both(LFormerForSequenceClassification, VARIANTS[name])
+    ids = torch.randint(1, 50, (2, 9)).to(DEVICE)
+    wanted = everything(fast, ids, return_dict=False)
+    torch._dynamo.reset()
+    compiled = torch.compile(fast, fullgraph=True, backend="aot_eager")
+    found = everything(compiled, ids, return_dict=False)
+    assert_same({name.removeprefix("_orig_mod."): value for name, value in found.items()}, wanted, 2e-5)

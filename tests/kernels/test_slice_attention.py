@@ -1,0 +1,61 @@
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lformer.kernels.slice_attention import slice_attention, slice_attention_reference
+
+from .cases import DEVICE, DTYPES, assert_parity, draw
+
+SIZES = [(1, 2, 7, 2, 5), (2, 2, 16, 1, 16), (3, 1, 37, 1, 24), (4, 2, 65, 2, 8), (2, 1, 128, 1, 96)]  # P, B, T, H, E
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", SIZES)
+def test_outputs_and_gradients(size, causal, masked, dtype):
+    p, b, t, h, e = size
+    options = {"is_causal": causal}
+    if masked:
+        keys = torch.rand(b, t, generator=torch.Generator().manual_seed(0)) > 0.4
+        keys[:, 0] = True  # torch's result for a query without keys is not a number
+        options["keys"] = keys.to(DEVICE)
+    assert_parity(
+        partial(slice_attention, backend="triton", **options),
+        partial(slice_attention_reference, **options),
+        {"qkv": draw(p, b, t, 3, h, e, dtype=dtype)},
+        dtype,
+    )
+
+
+def test_a_text_without_tokens_gives_zeros():
+    qkv = draw(2, 2, 8, 3, 1, 8, dtype=torch.float32)
+    keys = torch.tensor([[True] * 8, [False] * 8], device=DEVICE)
+    y = slice_attention(qkv, keys, backend="triton")
+    y.sum().backward()
+    assert torch.equal(y[:, 1], torch.zeros_like(y[:, 1]))
+    assert torch.isfinite(qkv.grad).all()
+
+
+def test_dropout_is_the_same_backward():
+    """With values that are all one, the output is the sum of the weights that were kept."""
+    p, b, t, rate = 2, 2, 64, 0.5
+    qkv = torch.zeros(p, b, t, 3, 1, 16, device=DEVICE)
+    qkv[:, :, :, 2] = 1.0
+    qkv.requires_grad_()
+    torch.manual_seed(0)
+    y = slice_attention(qkv, dropout=rate, backend="triton")
+    assert abs(y.mean().item() - 1) < 0.05
+    assert y.std().item() > 0.05
+    y.sum().backward()
+    # The sum of all outputs is that of v times the kept weights, and all v are one: both sums are equal.
+    assert torch.allclose(qkv.grad[:, :, :, 2].sum((2, 3)), y.detach().sum((2, 3)), rtol=1e-4)
+
+
+def test_long_sequences_go_to_torch():
+    qkv = draw(2, 1, 130, 3, 1, 8, dtype=torch.float32)
+    q, k, v = (part.transpose(1, 2) for part in qkv.flatten(0, 1).unbind(2))
+    wanted = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).unflatten(0, (2, 1))
+    assert torch.allclose(slice_attention(qkv, backend="triton"), wanted, atol=1e-6)

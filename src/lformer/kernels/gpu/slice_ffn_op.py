@@ -23,7 +23,7 @@ from lformer.kernels.gpu.slice_matmul import column_sums, slice_matmul, slice_ou
 RECOMPUTED = 256  # widths up to which hidden activations are not kept
 FUSED = 64  # widths up to which the backward pass is fused
 MANY_ROWS = 16384  # from which on two products are faster than the fused kernel, for widths above FUSED
-PART_ROWS = 4096  # at least, in a part of the backward pass
+PART_ROWS = 2048  # at least, in a part of the backward pass
 PARTS = 4
 
 

@@ -1,0 +1,95 @@
+"""Compile the kernels for a Hopper GPU on a machine without one, and print what they need. Run by test_gpu_code.py.
+
+The interpreter takes more than the compiler does, and knows nothing of shared memory.
+"""
+
+import sys
+import warnings
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from lformer.kernels.gpu import launch, slice_attention, slice_ffn, slice_matmul, tube_mix, tube_norm
+
+warnings.simplefilter("ignore")  # Triton's own, about its next version
+NAMES = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}
+FLOATS = {"eps", "dropout", "scale"}
+IN_FLOAT32 = {"mean_ptr", "rstd_ptr", "sums_ptr", "parts_ptr", "inverse_ptr", "matrix_ptr", "d_ptr"}
+
+
+def check(kernel, dtype, options):
+    """Compile with every pointer and size a multiple of 16, as they mostly are."""
+    options = dict(options)
+    launch_options = {name: options.pop(name) for name in ("num_warps", "num_stages") if name in options}
+    signature = {}
+    for name in kernel.arg_names:
+        if name in options:
+            signature[name] = "constexpr"
+        elif name.endswith("_ptr"):
+            signature[name] = "*i64" if name == "seed_ptr" else "*fp32" if name in IN_FLOAT32 else NAMES[dtype]
+        else:
+            signature[name] = "fp32" if name in FLOATS else "i32"
+    aligned = [i for i, name in enumerate(kernel.arg_names) if signature[name] != "constexpr" and name not in FLOATS]
+    source = ASTSource(
+        fn=kernel,
+        signature=signature,
+        constexprs={(kernel.arg_names.index(name),): value for name, value in options.items()},
+        attrs={(i,): [["tt.divisibility", 16]] for i in aligned},
+    )
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=launch_options)
+    print(kernel.__name__, dtype, compiled.metadata.shared, "wgmma" in compiled.asm["ptx"], options, flush=True)
+
+
+def tube_norms(p, m):
+    flags = {"HAS_INVERSE": True, "HAS_MATRIX": True, "HAS_DROPOUT": True, "POST": True, "P": p}
+    forward = {**flags, **tube_norm._tiles(p, m, 32), "HAS_BIAS": True, "WRITE_NORM": True, "KEEP_SUM": True}
+    check(tube_norm.tube_norm_forward_kernel, torch.bfloat16, forward)
+    backward = {**flags, **tube_norm._tiles(p, m, 16 if p * m <= tube_norm.NARROW else 32), "WRITE_DROPPED": False}
+    check(tube_norm.tube_norm_backward_kernel, torch.bfloat16, {**backward, "HAS_DY": True, "HAS_DYH": True})
+
+
+def ffn_forward(m, dtype=torch.bfloat16):
+    options = {"ACTIVATION": "relu", "PRECISION": "ieee"}
+    check(slice_ffn.slice_ffn_forward_kernel, dtype, {**slice_ffn._row_tiles(dtype, m), **options})
+
+
+def ffn_backward(m, dtype=torch.bfloat16):
+    options = {"ACTIVATION": "gelu", "PRECISION": "ieee"}
+    check(slice_ffn.slice_ffn_dx_kernel, dtype, {**slice_ffn._row_tiles(dtype, m, backward=True), **options})
+    check(slice_ffn.slice_ffn_dw_kernel, dtype, {**slice_ffn._weight_tiles(dtype, m), **options})
+
+
+def products(inner, outer, dtype=torch.bfloat16):
+    options = {"PROLOGUE": "gelu", "PRECISION": "ieee", "A_CHUNK": 0}
+    matmul = {**slice_matmul._matmul_tiles(dtype, inner, outer), **options, "C_CHUNK": outer // 4}
+    flags = {"EPILOGUE": "relu", "HAS_BIAS": True, "HAS_AUX": True}
+    check(slice_matmul.slice_matmul_kernel, dtype, {**matmul, **flags})
+    outer_options = {**slice_matmul._outer_tiles(dtype, outer, inner), **options, "HAS_SUMS": True}
+    check(slice_matmul.slice_outer_kernel, dtype, outer_options)
+
+
+def attention(length, size, dtype=torch.bfloat16):
+    qkv = torch.empty(1, 1, length, 3, 1, size, dtype=dtype)
+    options = slice_attention._options(qkv, qkv, 0.1, causal=True)
+    check(slice_attention.slice_attention_forward_kernel, dtype, {**options, "BLOCK_Q": min(64, length), "num_warps": 4})
+    check(slice_attention.slice_attention_backward_kernel, dtype, {**options, "num_warps": 8})
+
+
+CASES = {
+    "tube_norm": lambda: (tube_norms(4, 192), tube_norms(3, 33)),
+    "slice_ffn": lambda: (ffn_forward(32), ffn_forward(192), ffn_forward(256), ffn_backward(64)),
+    "float32": lambda: (ffn_forward(64, torch.float32), ffn_backward(64, torch.float32)),
+    "products": lambda: (products(32, 96), products(256, 768), products(64, 64, torch.float32)),
+    "attention": lambda: (attention(128, 64), attention(128, 128)),
+    "small": lambda: (
+        check(tube_mix.tube_mix_kernel, torch.bfloat16, {"P": 4, "TRANSPOSED": True, "BLOCK": 1024}),
+        check(launch.add_parts_kernel, torch.bfloat16, {"BLOCK_P": 16, "BLOCK": 128}),
+        check(slice_matmul.column_sums_kernel, torch.bfloat16, {"BLOCK_N": 16, "BLOCK_G": 256}),
+    ),
+}
+
+if __name__ == "__main__":
+    for case in sys.argv[1:]:
+        CASES[case]()

@@ -1,0 +1,26 @@
+"""The compiler for GPUs accepts the kernels, and what it makes fits on one; on any machine."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from .compile_for_gpu import CASES
+
+SHARED_MEMORY = 232_448  # bytes that a program may have on an H100 or H200
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_compiles_and_fits(case):
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-m", "tests.kernels.compile_for_gpu", case]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = done.stdout.splitlines()
+    assert lines
+    for line in lines:
+        name, dtype, shared, tensor_cores = line.split()[:4]
+        assert int(shared) <= SHARED_MEMORY, line
+        if "ffn" in name and dtype == "torch.bfloat16":
+            assert tensor_cores == "True", f"no wgmma instructions: {line}"

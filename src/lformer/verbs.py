@@ -202,11 +202,14 @@ def export(run: Path, out: Path) -> Path:
     return export_onnx(load_model(run)[0], out)
 
 
-def bench_loop(hidden_size: int, tube_length: int, steps: int, batch_size: int) -> dict[str, Any]:
-    """How little the training loop adds to the steps."""
+def bench_loop(hidden_size: int, tube_length: int, steps: int, batch_size: int) -> list[dict[str, Any]]:
+    """How little the training loop adds to the steps; on a GPU also what a captured step saves."""
+    import torch
+
     from lformer.studies.bench.loop import bench_loop as measure
 
-    return measure(hidden_size, tube_length, steps, batch_size)
+    ways = [False, True] if torch.cuda.is_available() else [False]
+    return [measure(hidden_size, tube_length, steps, batch_size, captured=captured) for captured in ways]
 
 
 def bench_compare(kind: str, out: Path | None, **options: Any) -> None:

@@ -73,7 +73,9 @@ def products(inner, outer, dtype=torch.bfloat16):
 def attention(length, size, dtype=torch.bfloat16):
     qkv = torch.empty(1, 1, length, 3, 1, size, dtype=dtype)
     options = slice_attention._options(qkv, qkv, 0.1, causal=True)
-    check(slice_attention.slice_attention_forward_kernel, dtype, {**options, "BLOCK_Q": min(64, length), "num_warps": 4})
+    check(
+        slice_attention.slice_attention_forward_kernel, dtype, {**options, "BLOCK_Q": min(64, length), "num_warps": 4}
+    )
     check(slice_attention.slice_attention_backward_kernel, dtype, {**options, "num_warps": 8})
 
 

@@ -14,7 +14,7 @@ from lformer.kernels import interleave_slices
 from lformer.nn.linear import LLinear
 
 LEVELS = 127
-NARROWEST = 128
+NARROWEST = 256
 """Below this width of a slice int8 is slower than float32: finding the scales costs more than the product saves."""
 
 
@@ -74,7 +74,7 @@ def quantize_(model: nn.Module, *, narrowest: int = NARROWEST) -> nn.Module:
 
     In place; returns the model. Where nothing is wide enough the model would not gain, and that is an error.
 
-    >>> model = nn.Sequential(LLinear(512, 512, tube_length=4))
+    >>> model = nn.Sequential(LLinear(512, 512, tube_length=2))
     >>> quantize_(model)[0].weight_int8.dtype
     torch.int8
     """

@@ -112,7 +112,7 @@ def environment() -> dict[str, Any]:
     """Versions, commit and device: what a figure depends on beside the request."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
     return {
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": " ".join([_program(), *sys.argv[1:]]),
         "commit": _commit(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
@@ -126,11 +126,21 @@ def environment() -> dict[str, Any]:
     }
 
 
+def _program() -> str:
+    name = Path(sys.argv[0]).name
+    return "lformer" if name == "cli.py" else name  # python -m lformer.cli
+
+
 def _commit() -> str | None:
-    """The commit of the source tree that this code runs from, if it is one."""
+    """The commit of the source tree that this code runs from, if it is one; "+changes" where files differ from it."""
+    commit = _git("rev-parse", "HEAD")
+    return commit and commit + ("+changes" if _git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(*arguments: str) -> str | None:
     here = Path(__file__).parent
     try:
-        run = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+        run = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, check=False)
     except OSError:
         return None
     return run.stdout.strip() or None if run.returncode == 0 else None

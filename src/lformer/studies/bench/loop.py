@@ -20,17 +20,25 @@ from lformer.train.runner import set_up
 WARMUP_STEPS = BLOCK = 4  # steps that are timed together; a GPU works ahead of Python within them
 
 
-def bench_loop(hidden_size: int = 256, tube_length: int = 4, steps: int = 8, batch_size: int = 128) -> dict[str, Any]:
+def bench_loop(
+    hidden_size: int = 256,
+    tube_length: int = 4,
+    steps: int = 8,
+    batch_size: int = 128,
+    *,
+    captured: bool = False,
+) -> dict[str, Any]:
     """Steps of the real loop, batches made and moved, metrics kept, against bare steps on a batch that is ready.
 
-    Both are timed in turn on the same model, T=128; the share is the bare time over the time of the loop.
+    Both are timed in turn on the same model, T=128; the share is the bare time over the time of the loop. With
+    `captured` the loop replays CUDA graphs; the bare steps are ordinary ones, and the share says how much that saves.
     """
     with tempfile.TemporaryDirectory() as folder:
         training = set_up(
             _random_reviews(Path(folder) / "data", batch_size * (steps + WARMUP_STEPS)),
             Path(folder) / "run",
             model={"hidden_size": hidden_size, "tube_length": tube_length},
-            recipe=Recipe(epochs=1, batch_size=batch_size, log_steps=4),
+            recipe=Recipe(epochs=1, batch_size=batch_size, log_steps=BLOCK, capture="always" if captured else "never"),
             quiet=True,
         )
         training.folder.path.mkdir()
@@ -54,6 +62,7 @@ def bench_loop(hidden_size: int = 256, tube_length: int = 4, steps: int = 8, bat
         "batch_size": batch_size,
         "steps": steps,
         "device": str(training.accelerator.device),
+        "captured": captured,
         "loop_seconds_per_step": loop / steps,
         "bare_seconds_per_step": alone / steps,
         "share": alone / loop,

@@ -36,6 +36,9 @@ def both(kind, variant, **arguments):
     for backend in ("torch", "triton"):
         torch.manual_seed(0)
         modules.append(kind(LFormerConfig(**{**SMALL, **variant}, backend=backend), **arguments).to(DEVICE))
+    for name, parameter in modules[0].named_parameters():  # norms and biases start as ones and zeros
+        if parameter.ndim <= 2:
+            parameter.data += 0.1 * draw(*parameter.shape, dtype=torch.float32, seed=len(name)).detach()
     modules[1].load_state_dict(modules[0].state_dict())
     return modules
 

@@ -72,3 +72,11 @@ def test_autocast_multiplies_in_its_dtype():
     assert y.dtype == dtype
     y.sum().backward()
     assert tensors["weight"].grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("parts", [1, 16, 50])
+def test_parts_are_added(parts):
+    from lformer.kernels.gpu.launch import add_parts
+
+    numbers = draw(parts, 70, dtype=torch.float32).detach()
+    assert torch.allclose(add_parts(numbers, numbers.new_empty(70)), numbers.sum(0), atol=1e-5)

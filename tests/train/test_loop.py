@@ -16,6 +16,7 @@ from lformer import LFormerForSequenceClassification
 from lformer.data import Prepared
 from lformer.settings import UserError
 from lformer.train import Diverged, Recipe, RunFolder, train
+from lformer.train.runner import set_up
 from tests.train.conftest import MODEL, RECIPE
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -32,6 +33,21 @@ def assert_same(first: Path, second: Path, *, leave_out: str | None = None, **to
         if leave_out is not None and name.endswith(leave_out):
             continue
         torch.testing.assert_close(a[name], b[name], **(tolerance or {"rtol": 0, "atol": 0}), msg=name)
+
+
+def test_scaled_gradients_are_scaled_back(reviews: Prepared, tmp_path: Path) -> None:
+    """As fp16 on a GPU has them; without clipping, which would scale them back by itself."""
+    found = []
+    for scaler in (None, torch.amp.GradScaler("cpu", init_scale=1024.0)):
+        recipe = replace(RECIPE, clip_norm=0.0, capture="never")
+        training = set_up(reviews, tmp_path / "run", model={**MODEL, **NO_DROPOUT}, recipe=recipe, quiet=True)
+        training.accelerator.scaler = scaler
+        training.model.train()
+        for start in range(3):
+            training.step(np.arange(start, start + 8))
+        found.append([p.detach().clone() for p in training.model.parameters()])
+        training.accelerator.scaler = None
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
 
 
 def test_a_classifier_learns_and_its_folder_tells_all(reviews: Prepared, tmp_path: Path) -> None:

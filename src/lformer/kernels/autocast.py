@@ -1,11 +1,7 @@
 """What autocast would do to the operands of a product: our operations are not on its list."""
 
-from typing import TypeVar
-
 import torch
 from torch import Tensor
-
-Operand = TypeVar("Operand", Tensor, Tensor | None)
 
 
 def autocast_dtype(x: Tensor) -> torch.dtype:

@@ -185,7 +185,11 @@ class Training:
                 correct += (logits.argmax(-1) == labels).sum() / weight
         if recipe.clip_norm:
             accelerator.clip_grad_norm_(self.model.parameters(), recipe.clip_norm)
-        self.optimizer.step()
+        if accelerator.scaler is None:
+            self.optimizer.step()
+        else:  # fp16: gradients are scaled back, and a step whose gradients overflowed does not count
+            accelerator.scaler.step(self.optimizer)
+            accelerator.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         if self.ema is not None:
             self.ema.update_parameters(accelerator.unwrap_model(self.model))

@@ -8,7 +8,8 @@ import triton.language as tl
 from torch import Tensor
 
 from lformer.kernels.gpu.launch import next_power_of_2
-from lformer.kernels.gpu.tube_norm import between_slices, mix_tile
+from lformer.kernels.gpu.tube_norm import between_slices
+from lformer.kernels.gpu.tube_norm_kernels import mix_tile
 
 
 @triton.jit

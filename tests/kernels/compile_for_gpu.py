@@ -84,7 +84,7 @@ CASES = {
     "slice_ffn": lambda: (ffn_forward(32), ffn_forward(192), ffn_forward(256), ffn_backward(64)),
     "float32": lambda: (ffn_forward(64, torch.float32), ffn_backward(64, torch.float32)),
     "products": lambda: (products(32, 96), products(256, 768), products(64, 64, torch.float32)),
-    "attention": lambda: (attention(128, 64), attention(128, 128)),
+    "attention": lambda: (attention(128, 64), attention(128, 128), attention(128, 64, torch.float32)),
     "small": lambda: (
         check(tube_mix.tube_mix_kernel, torch.bfloat16, {"P": 4, "TRANSPOSED": True, "BLOCK": 1024}),
         check(launch.add_parts_kernel, torch.bfloat16, {"BLOCK_P": 16, "BLOCK": 128}),

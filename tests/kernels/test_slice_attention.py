@@ -1,3 +1,4 @@
+import importlib
 from functools import partial
 
 import pytest
@@ -7,6 +8,8 @@ import torch.nn.functional as F
 from lformer.kernels.slice_attention import slice_attention, slice_attention_reference
 
 from .cases import DEVICE, DTYPES, assert_parity, draw
+
+slice_attention_module = importlib.import_module("lformer.kernels.slice_attention")  # the package has the function
 
 SIZES = [(1, 2, 7, 2, 5), (2, 2, 16, 1, 16), (3, 1, 37, 1, 24), (4, 2, 65, 2, 8), (2, 1, 128, 1, 96)]  # P, B, T, H, E
 
@@ -52,6 +55,18 @@ def test_dropout_is_the_same_backward():
     y.sum().backward()
     # The sum of all outputs is that of v times the kept weights, and all v are one: both sums are equal.
     assert torch.allclose(qkv.grad[:, :, :, 2].sum((2, 3)), y.detach().sum((2, 3)), rtol=1e-4)
+
+
+def test_what_does_not_fit_on_the_chip():
+    def is_short(t, e, dtype):
+        return slice_attention_module._is_short(torch.empty(1, 1, t, 3, 1, e, dtype=dtype))
+
+    assert is_short(128, 128, torch.bfloat16)
+    assert is_short(128, 64, torch.float32)
+    assert is_short(64, 128, torch.float32)
+    assert not is_short(100, 96, torch.float32)
+    assert not is_short(129, 8, torch.bfloat16)
+    assert not is_short(8, 129, torch.bfloat16)
 
 
 def test_long_sequences_go_to_torch():

@@ -9,6 +9,7 @@ from lformer.kernels.cpu import slice_attention_cpu, writes_scores
 
 MAX_LENGTH = 128
 MAX_HEAD = 128
+MAX_FLOAT32 = 128 * 64  # tokens, rounded up, times features of a head: twice as many bytes fit half as many
 
 
 def slice_attention(
@@ -52,4 +53,8 @@ def slice_attention_reference(
 
 
 def _is_short(qkv: Tensor) -> bool:
-    return qkv.shape[2] <= MAX_LENGTH and qkv.shape[-1] <= MAX_HEAD
+    """Whether all queries, keys and values of a head fit on the chip."""
+    length, size = qkv.shape[2], qkv.shape[-1]
+    if length > MAX_LENGTH or size > MAX_HEAD:
+        return False
+    return qkv.element_size() == 2 or (1 << (length - 1).bit_length()) * size <= MAX_FLOAT32

@@ -201,7 +201,8 @@ def presets() -> None:
 
 
 BenchShapes = Annotated[
-    str | None, typer.Option(metavar="BxTxd,...", help="Shapes, as in 64x128x768,8x128x256; 'issue' if left out.")
+    str | None,
+    typer.Option(metavar="BxTxd,...", help="Shapes, as in 64x128x768,8x128x256; a standard list if left out."),
 ]
 BenchTubes = Annotated[
     str | None, typer.Option("--p", metavar="P,...", help="Tube length, or several: 4 or 1,2,4; 4 if left out.")

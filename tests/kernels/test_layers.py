@@ -1,5 +1,7 @@
 """Whole layers and models with the kernels on and off: the same outputs, gradients and training."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -177,3 +179,28 @@ def test_compiles_as_one_graph(name):
     compiled = torch.compile(fast, fullgraph=True, backend="aot_eager")
     found = everything(compiled, ids, return_dict=False)
     assert_same({name.removeprefix("_orig_mod."): value for name, value in found.items()}, wanted, 2e-5)
+
+
+def test_a_smaller_gpu(monkeypatch):
+    """The size of a GPU is asked for at every call, also while the compiler traces one."""
+    for size in (101_376, 232_448):
+        properties = SimpleNamespace(shared_memory_per_block_optin=size)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device, properties=properties: properties)
+        assert backend_module._shared_memory(0) == size
+
+        @torch.compile(fullgraph=True, backend="eager")
+        def grow(x):
+            return x + 1 if backend_module._shared_memory(0) < backend_module.SHARED_MEMORY else x
+
+        torch._dynamo.reset()
+        assert grow(torch.zeros(1)).item() == (size < 232_448)
+
+    class OnGpu:
+        is_cuda, dtype, device = True, torch.float32, torch.device("cuda", 0)
+
+    monkeypatch.setattr(backend_module, "is_interpreted", lambda: False)
+    assert backend_module.use_triton("auto", OnGpu)
+    monkeypatch.setattr(backend_module, "_shared_memory", lambda device: 101_376)
+    with pytest.raises(ValueError, match=r"101,376 bytes of shared memory on this GPU.*use backend='auto'"):
+        backend_module.use_triton("triton", OnGpu)
+    assert not backend_module.use_triton("auto", OnGpu)

@@ -39,7 +39,7 @@ def test_interleaved_input(p, k, dtype):
     )
 
 
-def test_parts_of_a_long_sum(monkeypatch):
+def test_parts_of_a_long_sum():
     """The gradient of a weight is summed in parts where it has few elements."""
     from lformer.kernels.gpu import launch
 

@@ -12,6 +12,9 @@ MAX_TUBE = 16
 MAX_FEATURES = 8192
 """The kernels keep all slices of a token in registers."""
 
+SHARED_MEMORY = 232_448
+"""Bytes that a program may have on an H100 or H200, for which the tiles were chosen; other GPUs have half of that."""
+
 HAS_TRITON = importlib.util.find_spec("triton") is not None
 
 logger = logging.getLogger(__name__)
@@ -64,7 +67,19 @@ def _why_not_here(x: Tensor, backend: str) -> str | None:
         return "Triton's interpreter cannot multiply bfloat16"
     if x.dtype not in (torch.bfloat16, torch.float16, torch.float32):
         return f"the kernels have no {x.dtype}"
+    found = _shared_memory(x.device.index) if x.is_cuda else SHARED_MEMORY
+    if found < SHARED_MEMORY:
+        return (
+            f"a program has {found:,} bytes of shared memory on this GPU, and the kernels are laid out for "
+            f"{SHARED_MEMORY:,}, as an H100 has"
+        )
     return None
+
+
+@torch.compiler.assume_constant_result
+def _shared_memory(device: int) -> int:
+    properties = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", 0))
 
 
 @functools.cache

@@ -38,16 +38,22 @@ def tube_norm(
     (P, M), or (1, M) for all slices. y has the dtype of x, yh that of s.
     """
     p, width = len(s), s.shape[-1]
-    arguments = (s, x, bias, inverse, gamma, beta, matrix, eps, dropout, post, transformed)
     unsupported = None
     if p > MAX_TUBE or p * width > MAX_FEATURES or s[0].numel() >= 2**31:
         unsupported = f"tube_norm keeps a token in registers, at most {MAX_TUBE} slices and {MAX_FEATURES} features"
     if not use_triton(backend, s, unsupported=unsupported):
+        arguments = (s, x, bias, inverse, gamma, beta, matrix, eps, dropout, post, transformed)
         return (tube_norm_cpu if s.device.type == "cpu" else tube_norm_reference)(*arguments)
-    if transformed and post and matrix is None:  # an operation may not return one tensor twice
-        y, _ = _tube_norm_triton(*arguments[:-1], False)
-        return y, y.to(s.dtype)
-    return _tube_norm_triton(*arguments)
+    from lformer.kernels.gpu.tube_norm import tube_norm_op
+
+    seed = torch.randint(2**62, (1,), device=s.device) if dropout > 0 else None
+    keep = wants_gradient(s, x, bias, inverse, gamma, beta, matrix)
+    inputs = (s.contiguous(), x.contiguous(), bias, inverse, gamma, beta, matrix, seed)
+    same = post and matrix is None  # yh is y; an operation may not return one tensor twice
+    y, yh, _, _, _ = tube_norm_op(*inputs, eps, dropout, post, transformed and not same, keep)
+    if not transformed:
+        return y, None
+    return y, y.to(s.dtype) if same else yh
 
 
 def tube_norm_reference(
@@ -73,25 +79,3 @@ def tube_norm_reference(
     else:
         n = torch.addcmul(beta[:, None, None], F.layer_norm(r, width, eps=eps), gamma[:, None, None])
     return (n if post else r), (tube_mix_reference(matrix, n) if transformed else None)
-
-
-def _tube_norm_triton(
-    s: Tensor,
-    x: Tensor,
-    bias: Tensor | None,
-    inverse: Tensor | None,
-    gamma: Tensor,
-    beta: Tensor,
-    matrix: Tensor | None,
-    eps: float,
-    dropout: float,
-    post: bool,
-    transformed: bool,
-) -> tuple[Tensor, Tensor | None]:
-    from lformer.kernels.gpu.tube_norm import tube_norm_op
-
-    seed = torch.randint(2**62, (1,), device=s.device) if dropout > 0 else None
-    keep = wants_gradient(s, x, bias, inverse, gamma, beta, matrix)
-    inputs = (s.contiguous(), x.contiguous(), bias, inverse, gamma, beta, matrix, seed)
-    y, yh, _, _, _ = tube_norm_op(*inputs, eps, dropout, post, transformed, keep)
-    return y, (yh if transformed else None)

@@ -56,7 +56,7 @@ def make_cases(
     """
     if sweep not in (None, "d", "p"):
         raise UserError(f"--sweep {sweep}: there are 'd' (width) and 'p' (tube length)")
-    if shapes in (None, "issue"):
+    if shapes in (None, "standard"):
         shapes = (SWEEP_SHAPES if sweep else ISSUE_SHAPES)[device]
     assert shapes is not None
     sizes = parse_shapes(shapes)
@@ -81,7 +81,7 @@ def parse_shapes(text: str) -> list[tuple[int, int, int]]:
     for word in text.split(","):
         parts = word.strip().split("x")
         if len(parts) != 3 or not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
-            raise UserError(f"--shapes: {word.strip()!r} is not a shape; write BxTxd, as in 64x128x768, or 'issue'")
+            raise UserError(f"--shapes: {word.strip()!r} is not a shape; write BxTxd, as in 64x128x768, or 'standard'")
         found.append((int(parts[0]), int(parts[1]), int(parts[2])))
     return found
 

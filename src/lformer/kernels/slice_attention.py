@@ -9,7 +9,7 @@ from lformer.kernels.cpu import slice_attention_cpu, writes_scores
 
 MAX_LENGTH = 128
 MAX_HEAD = 128
-MAX_FLOAT32 = 128 * 64  # tokens, rounded up, times features of a head: twice as many bytes fit half as many
+MAX_FLOAT32 = 64  # one of the two, in float32: of numbers twice as large half as many fit
 
 
 def slice_attention(
@@ -57,4 +57,4 @@ def _is_short(qkv: Tensor) -> bool:
     length, size = qkv.shape[2], qkv.shape[-1]
     if length > MAX_LENGTH or size > MAX_HEAD:
         return False
-    return qkv.element_size() == 2 or (1 << (length - 1).bit_length()) * size <= MAX_FLOAT32
+    return qkv.element_size() == 2 or size <= MAX_FLOAT32 or length <= MAX_FLOAT32

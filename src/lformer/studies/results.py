@@ -1,0 +1,140 @@
+"""The results of a study as one JSON file: what tables, figures and pages are made of.
+
+Everything in it is small and plain, so that it can be kept under version control: no weights, no predictions.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lformer.settings import UserError
+from lformer.train.files import write_text
+
+FILE = "results.json"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """One finished run."""
+
+    group: str
+    model: str
+    label: str
+    seed: int
+    learning_rate: float
+    is_reported: bool
+    fields: dict[str, Any]
+    parameters: int
+    layer_parameters: int
+    test: dict[str, float]
+    """accuracy, macro_f1, loss."""
+    validation: dict[str, float]
+    """The same on the validation split; empty where there is none."""
+    curve: list[dict[str, float]]
+    """By epoch: "epoch", and what was measured then of "train_loss", "loss", "accuracy", "macro_f1" on `curve_split`."""
+    curve_split: str | None
+    confusion: list[list[int]]
+    """Test examples by class (row) and predicted class (column); empty for runs that are not reported."""
+    peak_memory_bytes: int | None
+    train_seconds: float
+    """Side by side with other runs: no measure of speed."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.group}/{self.model}/{self.label}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """The speed of one row, measured alone on the machine."""
+
+    group: str
+    model: str
+    epoch_seconds: float
+    tokens_per_second: float
+    """Places of a batch padded to the longest text that the data allow, as the paper counts."""
+    inference_seconds: float
+    """Over the whole test split, mean of three passes."""
+    peak_memory_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Accuracy of `model` minus that of `other`, in points, by a paired bootstrap over test examples."""
+
+    group: str
+    model: str
+    other: str
+    difference: float
+    low: float
+    high: float
+    """95 % interval."""
+    p_value: float
+    """Two-sided."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """A study that was run, or as much of it as is finished."""
+
+    study: str
+    scale: str
+    groups: dict[str, dict[str, Any]]
+    """By key: "title", "data" (what the data are), "labels", and sizes of the splits."""
+    runs: list[RunRecord]
+    measurements: list[Measurement] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
+    compressed: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """By "group/model": accuracy against parameters after compression of the trained model."""
+    missing: list[str] = field(default_factory=list)
+    """Names of runs that are not finished, each with the reason."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall clock by phase."""
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    def rows(self, group: str) -> dict[str, list[RunRecord]]:
+        """The reported runs of a group by model."""
+        found: dict[str, list[RunRecord]] = {}
+        for run in self.runs:
+            if run.group == group and run.is_reported:
+                found.setdefault(run.model, []).append(run)
+        return found
+
+    def measurement(self, group: str, model: str) -> Measurement | None:
+        return next((found for found in self.measurements if (found.group, found.model) == (group, model)), None)
+
+    def write(self, path: Path) -> None:
+        """Into a file, which is replaced."""
+        write_text(path, _lines({"format": "lformer-study", "version": VERSION, **asdict(self)}))
+
+    @classmethod
+    def read(cls, path: Path) -> "Results":
+        """From a file or the folder that holds it."""
+        path = path / FILE if path.is_dir() else path
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if found.pop("format", None) != "lformer-study":
+                raise ValueError("it is not the results of a study")
+            if (version := found.pop("version", None)) != VERSION:
+                raise ValueError(f"it is of version {version}, and this lformer reads {VERSION}")
+            for name, kind in (("runs", RunRecord), ("measurements", Measurement), ("comparisons", Comparison)):
+                found[name] = [kind(**record) for record in found[name]]
+            return cls(**found)
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}; give the folder of a study") from None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UserError(f"{path} does not hold the results of a study: {error}") from None
+
+
+def _lines(value: dict[str, Any]) -> str:
+    """JSON with one line for every run, so that a change of one is a change of one line."""
+    parts = []
+    for name, part in value.items():
+        if isinstance(part, list):
+            text = "[\n" + ",\n".join(json.dumps(item, ensure_ascii=False) for item in part) + "\n]"
+        else:
+            text = json.dumps(part, ensure_ascii=False)
+        parts.append(f"{json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"

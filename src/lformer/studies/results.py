@@ -33,8 +33,9 @@ class RunRecord:
     validation: dict[str, float]
     """The same on the validation split; empty where there is none."""
     curve: list[dict[str, float]]
-    """By epoch: "epoch", and what was measured then of "train_loss", "loss", "accuracy", "macro_f1" on `curve_split`."""
+    """By epoch: "epoch", "train_loss", and on `curve_split` "loss", "accuracy" and "macro_f1"."""
     curve_split: str | None
+    """None where no split was measured between the epochs."""
     confusion: list[list[int]]
     """Test examples by class (row) and predicted class (column); empty for runs that are not reported."""
     peak_memory_bytes: int | None

@@ -165,6 +165,31 @@ def generate(
 
 
 @app.command()
+def reproduce(
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="paper or controls.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for runs and results; runs/STUDY if left out.")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with a folder for each data set: imdb, ag_news. Else from the hub.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for the token caches; those that are there need no --data-dir.")
+    ] = None,
+    scale: Annotated[str, typer.Option(help="full, or smoke: every row in miniature, on any machine.")] = "full",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs side by side; 4 on a GPU and 1 on a CPU if left out.")
+    ] = None,
+    only: Annotated[str, typer.Option(metavar="PATTERN", help="Runs whose name matches, such as 'imdb*/T4*'.")] = "*",
+) -> None:
+    """Run a whole study: every run that is not finished, then the results and the report.
+
+    A study that was stopped goes on with the same command. Without --data-dir the miniature uses embedded data.
+
+    Example: lformer reproduce paper --data-dir data --out runs/paper
+    """
+    verbs.reproduce(study, out or Path("runs") / study, data_dir, cache, scale, workers, only)
+
+
+@app.command()
 def export(
     run: RunPath, out: Annotated[Path, typer.Option(help="The ONNX file to write.")] = Path("model.onnx")
 ) -> None:

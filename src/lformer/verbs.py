@@ -195,6 +195,28 @@ def generate(
     return str(tokenizer.decode(found[0], skip_special_tokens=True))
 
 
+def reproduce(
+    study: str,
+    out: Path,
+    data_dir: Path | None,
+    cache: Path | None,
+    scale: str,
+    workers: int | None,
+    only: str,
+) -> None:
+    """Run what is missing of a study, and write its results."""
+    from lformer.studies.reproduce import Reproduction, make_study
+
+    work = Reproduction(make_study(study, scale), out, data_dir, cache, workers, only)
+    results = work.run()
+    console = Console(stderr=True)
+    spent = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in results.seconds.items())
+    console.print(f"{len(results.runs)} runs in {out}; {spent}", highlight=False, soft_wrap=True)
+    if work.errors:
+        listed = "\n".join(f"  {name}: {reason}" for name, reason in work.errors.items())
+        raise UserError(f"{len(work.errors)} parts of the study failed, the others are finished:\n{listed}")
+
+
 def export(run: Path, out: Path) -> Path:
     """A trained model as ONNX."""
     from lformer.models.export import export_onnx

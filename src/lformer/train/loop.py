@@ -243,6 +243,8 @@ class Training:
             figures = {f"validation_{name}": value for name, value in scores.items()}
             if self.recipe.early_stopping:
                 self._remember_if_best(scores)
+        if self.recipe.test_every_epoch and "test" in self.prepared.splits and not self._is_done():
+            self.evaluate("test")  # after the last epoch it is measured anyway
         progress = self.progress
         figures["tokens_per_second"] = progress.tokens / max(progress.seconds, 1e-9)
         self.display.epoch(progress.epoch, self.recipe.epochs, **figures)

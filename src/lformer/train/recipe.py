@@ -62,6 +62,8 @@ class Recipe:
     checkpoint_steps: int = 0
     """Steps between checkpoints; 0 writes one after every epoch."""
     keep_checkpoints: int = 2
+    test_every_epoch: bool = False
+    """Measure the test split after every epoch, for curves; nothing is chosen by it."""
     log_steps: int = 50
     """Steps between two lines of metrics."""
 

@@ -82,6 +82,8 @@ def set_up(
     """
     recipe = recipe or Recipe()
     _seed(recipe)
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()  # an earlier run of this process may have needed more
     accelerator = _accelerator(recipe, out)
     work = make_task(task, prepared, recipe)
     train_split = prepared.split("train")

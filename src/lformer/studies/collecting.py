@@ -1,0 +1,122 @@
+"""From the folders of a study's runs to its results."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lformer.data import Prepared
+from lformer.studies.results import Comparison, Measurement, RunRecord
+from lformer.studies.significance import paired_bootstrap
+from lformer.studies.study import Run, Study
+from lformer.train import RunFolder
+from lformer.train.metrics import confusion_matrix
+
+SCORES = ("accuracy", "macro_f1", "loss")
+
+
+def record(run: Run, folder: RunFolder, prepared: Prepared) -> RunRecord:
+    """What a finished run has to say."""
+    result, request = folder.result(), folder.request()
+    lines = list(folder.metrics())
+    split = _curve_split(lines)
+    return RunRecord(
+        group=run.group,
+        model=run.model,
+        label=run.label,
+        seed=request["recipe"]["seed"],
+        learning_rate=request["recipe"]["learning_rate"],
+        is_reported=run.is_reported,
+        fields=run.fields,
+        parameters=result["parameters"],
+        layer_parameters=result["layer_parameters"],
+        test=_scores(result, "test"),
+        validation=_scores(result, "validation"),
+        curve=_curve(lines, split) if split else [],
+        curve_split=split,
+        confusion=_confusion(folder, prepared) if run.is_reported else [],
+        peak_memory_bytes=result["peak_memory_bytes"],
+        train_seconds=result["train_seconds"],
+    )
+
+
+def compare(study: Study, runs: Path, prepared: dict[str, Prepared]) -> list[Comparison]:
+    """The differences that the study asks for, by the predictions of all seeds that both rows have."""
+    found = []
+    for group, model, other in study.comparisons:
+        labels = np.asarray(prepared[study.groups[group].data].split("test").labels)
+        both = [_correct(study, runs, group, name, labels) for name in (model, other)]
+        shared = sorted(both[0].keys() & both[1].keys())
+        if not shared:
+            continue
+        pair = [np.stack([correct[seed] for seed in shared]) for correct in both]
+        difference, low, high, p_value = paired_bootstrap(*pair)
+        found.append(
+            Comparison(
+                group=group, model=model, other=other, difference=difference, low=low, high=high, p_value=p_value
+            )
+        )
+    return found
+
+
+def measurements(study: Study, folder: Path) -> list[Measurement]:
+    """The speeds that were measured."""
+    return [
+        Measurement(group=group, model=model, **json.loads(path.read_text(encoding="utf-8")))
+        for group in study.groups
+        for model in study.rows(group)
+        if (path := measurement_file(folder, group, model)).is_file()
+    ]
+
+
+def measurement_file(folder: Path, group: str, model: str) -> Path:
+    return folder / f"{group}--{model.replace('/', '-')}.json"
+
+
+def _scores(result: dict[str, Any], split: str) -> dict[str, float]:
+    return {name: value for name, value in result.get(split, {}).items() if name in SCORES}
+
+
+def _curve_split(lines: list[dict[str, Any]]) -> str | None:
+    """The split that was measured after every epoch: more often than once, which is the end."""
+    for split in ("validation", "test"):
+        epochs = {line["epoch"] for line in lines if line["kind"] == "evaluation" and line["split"] == split}
+        if len(epochs) > 1:
+            return split
+    return None
+
+
+def _curve(lines: list[dict[str, Any]], split: str) -> list[dict[str, float]]:
+    points: dict[int, dict[str, float]] = {}
+    losses: list[float] = []
+    for line in lines:
+        if line["kind"] == "train":
+            losses.append(line["loss"])
+        elif line["kind"] == "evaluation" and line["split"] == split and line["epoch"] not in points:
+            scores = {name: line[name] for name in SCORES if name in line}
+            mean = {"train_loss": float(np.mean(losses))} if losses else {}
+            points[line["epoch"]] = {"epoch": line["epoch"], **mean, **scores}
+            losses = []
+    return [{name: round(value, 6) for name, value in points[epoch].items()} for epoch in sorted(points)]
+
+
+def _predictions(folder: RunFolder) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = np.load(folder.path / "predictions" / "test.npy", allow_pickle=False).astype(np.int64)
+    return found
+
+
+def _confusion(folder: RunFolder, prepared: Prepared) -> list[list[int]]:
+    labels = np.asarray(prepared.split("test").labels)
+    return confusion_matrix(labels, _predictions(folder), len(prepared.label_names)).tolist()
+
+
+def _correct(study: Study, runs: Path, group: str, model: str, labels: NDArray[Any]) -> dict[str, NDArray[np.bool_]]:
+    """Which test examples each finished run of a row got right, by its label."""
+    found = {}
+    for run in study.runs:
+        folder = RunFolder(runs / run.name)
+        if (run.group, run.model) == (group, model) and run.is_reported and folder.is_finished:
+            found[run.label] = _predictions(folder) == labels
+    return found

@@ -1,0 +1,235 @@
+"""A study from text to results: what is missing is run, what is finished never again."""
+
+import fnmatch
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lformer.data import Prepared
+from lformer.settings import UserError
+from lformer.studies.collecting import compare, measurement_file, measurements, record
+from lformer.studies.controls import controls
+from lformer.studies.paper import paper
+from lformer.studies.pool import Job, Pool
+from lformer.studies.results import FILE, Results
+from lformer.studies.scales import SCALES, Scale
+from lformer.studies.study import Run, Study
+from lformer.studies.study_data import describe, prepare_data
+from lformer.studies.study_progress import StudyProgress
+from lformer.train import Recipe, RunFolder
+from lformer.train.files import write_json
+from lformer.train.run_folder import environment
+
+STUDIES: dict[str, Callable[[Scale], Study]] = {"paper": paper, "controls": controls}
+GPU_WORKERS = 4
+MEASURED = {"full": {"warm_up": 40, "steps": 150}, "smoke": {"warm_up": 1, "steps": 2}}
+
+
+@dataclass
+class Reproduction:
+    """A study in its folder.
+
+    data/          prepared data, unless they are elsewhere
+    runs/          the folder of every run, GROUP/MODEL/LABEL
+    measurements/  the speed of every row
+    logs/          what the workers printed
+    results.json   everything that the report shows
+    """
+
+    study: Study
+    out: Path
+    data_dir: Path | None = None
+    cache: Path | None = None
+    workers: int | None = None
+    only: str = "*"
+    """Runs whose name matches."""
+    console: Any = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    prepared: dict[str, Prepared] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> Results:
+        """Prepare, train, measure, compress, collect; writes results.json and returns what it holds."""
+        self._claim()
+        started = time.perf_counter()
+        with self._phase("prepare"):
+            for name, need in self.study.data.items():
+                self.prepared[name] = prepare_data(need, (self.cache or self.out / "data") / name, self.data_dir)
+        with self._phase("train"):
+            self._train()
+        with self._phase("measure"):
+            self._measure()
+        with self._phase("collect"):
+            results = self.collect()
+        self.seconds["all"] = time.perf_counter() - started
+        results = replace(results, seconds={name: round(value, 1) for name, value in self.seconds.items()})
+        results.write(self.out / FILE)
+        return results
+
+    def collect(self) -> Results:
+        """The results as far as they are there."""
+        finished = [run for run in self.study.runs if self._folder(run).is_finished]
+        return Results(
+            study=self.study.name,
+            scale=self.study.scale,
+            groups={name: self._about(name) for name in self.study.groups},
+            runs=[record(run, self._folder(run), self.prepared[run.data]) for run in finished],
+            measurements=measurements(self.study, self.out / "measurements"),
+            comparisons=compare(self.study, self.out / "runs", self.prepared),
+            missing=[
+                f"{run.name}: {self.errors.get(run.name, 'was not asked for')}"
+                for run in self.study.runs
+                if run not in finished
+            ],
+            environment={**environment(), "seconds_are": "wall clock of the last call; finished runs are not repeated"},
+        )
+
+    def _claim(self) -> None:
+        """Refuse a folder that holds another study."""
+        path = self.out / "study.json"
+        description = {"study": self.study.name, "scale": self.study.scale}
+        if self.out.exists() and not self.out.is_dir():
+            raise UserError(f"{self.out} is a file; choose another --out")
+        if path.is_file():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if found != description:
+                raise UserError(
+                    f"{self.out} holds the study {found.get('study')} at scale {found.get('scale')}, not "
+                    f"{self.study.name} at scale {self.study.scale}; choose another --out"
+                )
+            return
+        if self.out.exists() and any(item.name != "data" for item in self.out.iterdir()):
+            raise UserError(f"{self.out} exists and holds no study; choose another --out")
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_json(path, description)
+
+    def _train(self) -> None:
+        wanted = [run for run in self.study.runs if fnmatch.fnmatch(run.name, self.only)]
+        if not wanted:
+            raise UserError(f"no run of the study matches --only {self.only!r}; a name is {self.study.runs[0].name}")
+        needed = {name for run in wanted for name in run.tuned_by}
+        wanted += [run for run in self.study.runs if run.name in needed and run not in wanted]
+        missing = []
+        for run in wanted:
+            if self._folder(run).is_started:
+                self._require_same(run)
+            if not self._folder(run).is_finished:
+                missing.append(run)
+        unfinished = {run.name for run in missing}
+        jobs = [
+            Job(
+                name=run.name,
+                make=lambda run=run: self._train_job(run),  # type: ignore[misc]
+                cost=self._cost(run),
+                after=tuple(name for name in run.tuned_by if name in unfinished),
+            )
+            for run in missing
+        ]
+        steps = {run.name: self._steps(run) for run in missing}
+        with StudyProgress(steps, self.out / "runs", self.console) as progress:
+            self.errors |= self._pool(self._workers(), progress).run(jobs)
+
+    def _measure(self) -> None:
+        """The speed of every row whose runs are finished, one after another: nothing else may use the machine."""
+        folder = self.out / "measurements"
+        folder.mkdir(exist_ok=True)
+        jobs = []
+        for group in self.study.groups:
+            for model in self.study.rows(group):
+                run = next(
+                    run for run in self.study.runs if (run.group, run.model) == (group, model) and run.is_reported
+                )
+                path = measurement_file(folder, group, model)
+                if path.is_file() or not self._folder(run).is_finished:
+                    continue
+                jobs.append(Job(f"{group}/{model}", lambda run=run, path=path: self._measure_job(run, path)))  # type: ignore[misc]
+        with StudyProgress({job.name: 1 for job in jobs}, None, self.console, "measuring") as progress:
+            failed = self._pool(1, progress).run(jobs)
+        self.errors |= {f"speed of {name}": error for name, error in failed.items()}
+
+    def _pool(self, workers: int, progress: StudyProgress) -> Pool:
+        threads = 1 if self.study.scale == "smoke" else None  # threads of tiny matrices only wait for each other
+        return Pool(workers, self.out / "logs", threads, on_start=progress.start, on_end=progress.end)
+
+    def _train_job(self, run: Run) -> dict[str, Any]:
+        return {"kind": "train", "out": str(self.out / "runs" / run.name), **self._request(run)}
+
+    def _measure_job(self, run: Run, path: Path) -> dict[str, Any]:
+        request = self._request(run)
+        request["recipe"]["test_every_epoch"] = False
+        return {"kind": "measure", "out": str(path), **request, **MEASURED[self.study.scale]}
+
+    def _request(self, run: Run) -> dict[str, Any]:
+        recipe = asdict(self._recipe(run))
+        return {"prepared": str(self.prepared[run.data].path), "model": run.fields, "recipe": recipe}
+
+    def _recipe(self, run: Run) -> Recipe:
+        """The run's own, with the learning rate of the best of its trials."""
+        if not run.tuned_by:
+            return run.recipe
+        scores = {}
+        for name in run.tuned_by:
+            folder = RunFolder(self.out / "runs" / name)
+            if folder.is_finished:
+                scores[self.study.run(name).recipe.learning_rate] = folder.result()["validation"]["accuracy"]
+        if not scores:
+            raise UserError("none of the trials that choose its learning rate is finished")
+        return replace(run.recipe, learning_rate=max(scores, key=lambda rate: (scores[rate], -rate)))
+
+    def _require_same(self, run: Run) -> None:
+        request = self._folder(run).request()
+        recipe = {
+            name: value for name, value in request["recipe"].items() if name != "learning_rate" or not run.tuned_by
+        }
+        asked = {name: value for name, value in asdict(run.recipe).items() if name in recipe}
+        if request["model"] != run.fields or recipe != asked:
+            raise UserError(
+                f"{self._folder(run).path} was trained with other settings than the study has now; "
+                "delete it or choose another --out"
+            )
+
+    def _folder(self, run: Run) -> RunFolder:
+        return RunFolder(self.out / "runs" / run.name)
+
+    def _steps(self, run: Run) -> int:
+        per_epoch = -(-len(self.prepared[run.data].split("train")) // run.recipe.batch_size)
+        return min(run.recipe.max_steps or run.recipe.epochs * per_epoch, run.recipe.epochs * per_epoch)
+
+    def _cost(self, run: Run) -> float:
+        """Roughly the time of the run; a trial comes before what waits for it."""
+        cost = self._steps(run) * run.recipe.batch_size * (256 + run.fields["hidden_size"])
+        return cost if run.tuned_by else 1e6 * cost
+
+    def _workers(self) -> int:
+        return self.workers or (GPU_WORKERS if torch.cuda.is_available() else 1)
+
+    def _about(self, group: str) -> dict[str, Any]:
+        described = self.study.groups[group]
+        prepared = self.prepared[described.data]
+        sizes = {split: len(prepared.split(split)) for split in prepared.splits}
+        return {
+            "title": described.title,
+            "data": describe(self.study.data[described.data], prepared),
+            "labels": prepared.label_names,
+            **sizes,
+        }
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started
+
+
+def make_study(name: str, scale: str = "full") -> Study:
+    """The study of that name."""
+    for what, value, known in (("study", name, STUDIES), ("scale", scale, SCALES)):
+        if value not in known:
+            raise UserError(f"there is no {what} {value!r}; there are {', '.join(known)}")
+    return STUDIES[name](SCALES[scale])

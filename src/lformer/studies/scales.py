@@ -1,0 +1,53 @@
+"""How large a study is: as the paper has it, or in miniature, to see on any machine that every row runs."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lformer.studies.study import DataNeed
+from lformer.train import DataSettings, Recipe
+
+SEEDS = (42, 123, 7)
+NO_CHECKPOINTS = 10**9  # steps between them: a run of seconds is started again sooner than it is saved
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """What stands between a row as the paper describes it and the row that runs."""
+
+    name: str
+    seeds: tuple[int, ...] = SEEDS
+    rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
+    """Learning rates among which a tuned row chooses."""
+    rows: int | None = None
+    is_small: bool = False
+
+    def title(self, title: str) -> str:
+        return f"{title} (in miniature)" if self.is_small else title
+
+    def data(self, source: str, *, validation_fraction: float = 0.0) -> DataNeed:
+        """The paper's preparation of a source: 30,000 types, 128 tokens."""
+        settings = DataSettings(validation_fraction=validation_fraction)
+        if self.is_small:
+            settings = replace(settings, max_length=32, vocab_size=600)
+        return DataNeed(source=source, settings=settings, rows=self.rows, stand_in="cldr" if self.is_small else None)
+
+    def fields(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The model's, a quarter as wide and at most 64 in miniature."""
+        if not self.is_small:
+            return fields
+        width = fields["hidden_size"]
+        small = dict(fields, hidden_size=min(width // 4, 64))
+        for name in ("intermediate_size", "linear_rank"):
+            if small.get(name):
+                small[name] = max(1, small[name] * small["hidden_size"] // width)
+        return small
+
+    def recipe(self, recipe: Recipe) -> Recipe:
+        recipe = replace(recipe, checkpoint_steps=NO_CHECKPOINTS)
+        return replace(recipe, batch_size=16, epochs=2, max_steps=6, log_steps=2) if self.is_small else recipe
+
+
+SCALES = {
+    "full": Scale(name="full"),
+    "smoke": Scale(name="smoke", seeds=SEEDS[:2], rates=(1e-3, 3e-3), rows=64, is_small=True),
+}

@@ -1,0 +1,181 @@
+"""Studies from text to results, in miniature: every row of the paper, resuming, stopping, failing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lformer.settings import UserError
+from lformer.studies.reproduce import Reproduction, make_study
+from lformer.studies.results import FILE, Results
+from lformer.train import RunFolder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The whole paper study in miniature."""
+    out = tmp_path_factory.mktemp("studies") / "paper"
+    return out, Reproduction(make_study("paper", "smoke"), out).run()
+
+
+def few(study, *names):
+    """The study with the runs of these rows only."""
+    return replace(study, runs=[run for run in study.runs if run.model in names], comparisons=[], compressed=[])
+
+
+def test_every_row_is_there(finished):
+    _, results = finished
+    study = make_study("paper", "smoke")
+    assert {run.name for run in results.runs} == {run.name for run in study.runs}
+    assert results.missing == []
+    assert {(found.group, found.model) for found in results.measurements} == {
+        (group, model) for group in study.groups for model in study.rows(group)
+    }
+    assert len(results.comparisons) == len(study.comparisons)
+
+
+def test_a_repeated_run_is_the_same_to_the_bit(finished):
+    _, results = finished
+    by_name = {run.name: run for run in results.runs}
+    again = by_name["imdb-128/T4-linear/seed-42-again"]
+    assert again.test == by_name["imdb-128/T4-linear/seed-42"].test
+    assert again.test != by_name["imdb-128/T4-linear/seed-123"].test
+
+
+def test_records_agree_with_each_other(finished):
+    _, results = finished
+    for run in results.runs:
+        if run.is_reported:
+            right = sum(run.confusion[i][i] for i in range(len(run.confusion)))
+            total = sum(map(sum, run.confusion))
+            assert total == results.groups[run.group]["test"]
+            assert run.test["accuracy"] == pytest.approx(right / total)
+        if run.seed == 42:
+            assert [point["epoch"] for point in run.curve] == [1, 2]
+            assert run.curve[-1]["accuracy"] == pytest.approx(run.test["accuracy"], abs=1e-5)
+
+
+def test_a_stand_in_says_so(finished):
+    _, results = finished
+    assert "stand-in" in results.groups["imdb-128"]["data"]
+    assert "in miniature" in results.groups["imdb-128"]["title"]
+
+
+def test_results_survive_the_file(finished):
+    out, results = finished
+    assert Results.read(out) == Results.read(out / FILE) == results
+
+
+def test_a_finished_study_runs_nothing_again(finished, monkeypatch):
+    out, results = finished
+    stamps = {path: path.stat().st_mtime_ns for path in out.rglob("result.json")}
+    monkeypatch.setattr("lformer.studies.pool.Pool._start", lambda *_: pytest.fail("a worker was started"))
+    again = Reproduction(make_study("paper", "smoke"), out).run()
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("result.json")} == stamps
+    assert again.runs == results.runs
+
+
+def test_a_folder_of_another_study_is_refused(finished):
+    out, _ = finished
+    with pytest.raises(UserError, match="holds the study paper at scale smoke, not paper at scale full"):
+        Reproduction(make_study("paper"), out).run()
+
+
+def test_a_run_with_other_settings_is_refused(finished):
+    out, _ = finished
+    study = make_study("paper", "smoke")
+    changed = [replace(run, recipe=replace(run.recipe, learning_rate=0.1)) for run in study.runs]
+    with pytest.raises(UserError, match="other settings"):
+        Reproduction(replace(study, runs=changed), out).run()
+
+
+def test_learning_rates_are_chosen_on_validation(tmp_path):
+    study = few(make_study("controls", "smoke"), "T4")
+    study = replace(study, groups={"imdb-128": study.groups["imdb-128"]})
+    study = replace(study, runs=[run for run in study.runs if run.group == "imdb-128"])
+    results = Reproduction(study, tmp_path / "out").run()
+    trials = [run for run in results.runs if not run.is_reported]
+    best = max(trials, key=lambda run: (run.validation["accuracy"], -run.learning_rate))
+    reported = [run for run in results.runs if run.is_reported]
+    assert len(trials) == 2
+    assert len(reported) == 2
+    assert {run.learning_rate for run in reported} == {best.learning_rate}
+    assert all(not run.validation for run in reported)  # trained on everything but the test split
+
+
+def test_one_failing_run_does_not_stop_the_others(tmp_path):
+    study = few(make_study("paper", "smoke"), "Std-1L")
+    broken = replace(study.runs[0], fields={**study.runs[0].fields, "num_attention_heads": 3})
+    work = Reproduction(replace(study, runs=[broken, *study.runs[1:]]), tmp_path / "out")
+    results = work.run()
+    assert list(work.errors) == [broken.name]
+    assert "num_attention_heads=3" in work.errors[broken.name]
+    assert len(results.runs) == len(study.runs) - 1
+    assert results.missing[0].startswith(broken.name)
+
+
+def test_nothing_matches_the_pattern(tmp_path):
+    with pytest.raises(UserError, match="no run of the study matches --only 'sst2\\*'"):
+        Reproduction(make_study("paper", "smoke"), tmp_path / "out", only="sst2*").run()
+
+
+def test_a_missing_data_folder_is_named(tmp_path):
+    with pytest.raises(UserError, match="has no folder imdb"):
+        Reproduction(make_study("paper", "smoke"), tmp_path / "out", data_dir=tmp_path).run()
+
+
+def test_a_stopped_study_leaves_no_worker_and_goes_on(tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "lformer.cli", "reproduce", "paper", "--scale", "smoke", "--out", str(out)]
+    command += ["--only", "imdb-128/T4-l*"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    _wait_for(lambda: list(out.rglob("result.json")), process)
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert not _workers_of(process.pid)
+    finished = {path: path.stat().st_mtime_ns for path in out.rglob("result.json")}
+    assert 0 < len(finished) < 5
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in finished.items())
+    assert len(Results.read(out).runs) == 5  # linear and learnable, two seeds, and the one that is repeated
+
+
+def _wait_for(condition, process, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _workers_of(parent: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent:
+            found.append(int(entry.parent.name))
+    return [pid for pid in found if os.path.exists(f"/proc/{pid}")]
+
+
+def test_results_that_are_none_are_named(tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        Results.read(tmp_path)
+    for text, message in (("{", "does not hold"), ("{}", "not the results"), ("[]", "does not hold")):
+        (tmp_path / FILE).write_text(text)
+        with pytest.raises(UserError, match=message):
+            Results.read(tmp_path)
+    (tmp_path / FILE).write_text(json.dumps({"format": "lformer-study", "version": 99}))
+    with pytest.raises(UserError, match="version 99"):
+        Results.read(tmp_path)
+    assert not RunFolder(tmp_path).is_started

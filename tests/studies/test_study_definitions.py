@@ -1,0 +1,92 @@
+"""The studies as they are written down: every row of the paper, and budgets that are equal where they claim to be."""
+
+import pytest
+import torch
+
+from lformer import LFormerConfig, LFormerForSequenceClassification
+from lformer.settings import UserError
+from lformer.studies.controls import MATCHED, rows
+from lformer.studies.published import PUBLISHED
+from lformer.studies.reproduce import STUDIES, make_study
+from lformer.studies.scales import SEEDS
+
+SAME_SIZE = [MATCHED, "Dense, one layer", "Dense, shared layers", "Dense, low rank", "FNet"]
+
+
+def layer_parameters(fields):
+    with torch.device("meta"):
+        model = LFormerForSequenceClassification(LFormerConfig(vocab_size=10, **fields))
+    return sum(p.numel() for name, p in model.named_parameters() if "layers." in name)
+
+
+def test_every_row_of_the_paper_is_run_with_three_seeds():
+    study = make_study("paper")
+    for group, published in PUBLISHED.items():
+        assert published.keys() <= set(study.rows(group))
+        for model in study.rows(group):
+            runs = [run for run in study.runs if (run.group, run.model) == (group, model) and run.is_reported]
+            assert tuple(run.recipe.seed for run in runs) == SEEDS
+
+
+def test_the_paper_study_has_the_recipe_of_the_paper():
+    study = make_study("paper")
+    for run in study.runs:
+        recipe = run.recipe
+        assert (recipe.learning_rate, recipe.weight_decay, recipe.clip_norm) == (3e-4, 0.01, 1.0)
+        assert (recipe.schedule, recipe.warmup_fraction, recipe.final_learning_rate) == ("onecycle", 0.1, 1e-5)
+        assert recipe.early_stopping == 0
+        assert recipe.epochs == (20 if run.group == "imdb-128" else 5)
+        assert recipe.batch_size == (64 if run.group == "ag-news-768" else 128)
+        assert not LFormerConfig(**run.fields).paper_counts
+
+
+@pytest.mark.parametrize(("group", "model", "count"), [
+    ("imdb-128", "Std", 793_088),
+    ("imdb-128", "Std-1L", 198_272),
+    ("imdb-128", "T4-linear", 203_264),
+    ("ag-news-256", "Std", 3_159_040),
+    ("ag-news-256", "T4-linear", 799_744),
+    ("ag-news-768", "Std", 28_351_488),
+    ("ag-news-768", "T4-linear", 7_117_824),
+])  # fmt: skip
+def test_parameters_are_those_of_the_formulas(group, model, count):
+    run = next(run for run in make_study("paper").runs if (run.group, run.model) == (group, model))
+    assert layer_parameters(run.fields) == count
+
+
+@pytest.mark.parametrize("width", [128, 256])
+@pytest.mark.parametrize("model", SAME_SIZE)
+def test_baselines_of_the_same_size_are(model, width):
+    found = rows(width)
+    assert layer_parameters(found[model]) == pytest.approx(layer_parameters(found["T4"]), rel=0.025)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("scale", ["full", "smoke"])
+def test_every_row_makes_a_model(name, scale):
+    study = make_study(name, scale)
+    for group in study.groups:
+        for model in study.rows(group):
+            run = next(run for run in study.runs if (run.group, run.model) == (group, model))
+            assert layer_parameters(run.fields) > 0
+    for group, model, other in study.comparisons:
+        assert {model, other} <= set(study.rows(group))
+
+
+def test_controls_are_tuned_on_texts_that_are_not_tested():
+    study = make_study("controls")
+    for run in study.runs:
+        fraction = study.data[run.data].settings.validation_fraction
+        assert (fraction > 0) == (not run.is_reported)
+        for name in run.tuned_by:
+            trial = study.run(name)
+            assert (trial.group, trial.model, trial.fields) == (run.group, run.model, run.fields)
+            assert trial.recipe.seed == SEEDS[0]
+        assert len(run.tuned_by) == (3 if run.is_reported else 0)
+
+
+def test_an_unknown_study_or_scale_is_named():
+    with pytest.raises(UserError, match="no study 'papers'; there are paper, controls"):
+        make_study("papers")
+    with pytest.raises(UserError, match="no scale 'tiny'"):
+        make_study("paper", "tiny")

@@ -37,6 +37,7 @@ MODEL_REFUSED = [
     ({"output_projection": "tensor"}, "set tie_word_embeddings=False"),
     ({"vocab_size": 0}, "vocab_size=0 must be at least 1"),
     ({"num_hidden_layers": 0}, "num_hidden_layers=0 must be at least 1"),
+    ({"share_layers": 2}, "share_layers=2 must be True or False"),
     ({"max_position_embeddings": 0}, "max_position_embeddings=0 must be at least 1"),
 ]
 BASE = {"hidden_size": 16, "num_attention_heads": 4, "tube_length": 4}

@@ -103,12 +103,12 @@ class LFormerModel(LFormerPreTrainedModel):
         )
         self.rotary = RotaryPositions(config.head_dim, config.rope_theta) if config.positional == "rope" else None
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        count = (config.num_decoder_layers or 0) if cross_attention else config.num_hidden_layers
+        self.depth = (config.num_decoder_layers or 0) if cross_attention else config.num_hidden_layers
         self.layers = nn.ModuleList(
             LDecoderLayer(config, index, cross_attention=cross_attention)
             if self.is_decoder
             else LEncoderLayer(config, index)
-            for index in range(count)
+            for index in range(1 if config.share_layers else self.depth)
         )
         self.norm = _final_norm(config)
         self.gradient_checkpointing = False
@@ -163,7 +163,9 @@ class LFormerModel(LFormerPreTrainedModel):
         x = self.dropout(self.positions(x, position_ids))
         hidden_states, maps, cross_maps = [x], [], []
         xh = None
-        for layer, following in zip(self.layers, self._following(), strict=True):
+        for depth, (layer, following) in enumerate(zip(self._stack(), self._following(), strict=True)):
+            if self.config.share_layers:
+                options["layer_index"] = depth  # a shared layer does not know at which depth it stands
             outputs = layer(x, *memory, mask=mask, xh=xh, following=following, **options)
             x, xh = outputs[0], None if following is None else outputs[-1]
             hidden_states.append(x)
@@ -184,14 +186,18 @@ class LFormerModel(LFormerPreTrainedModel):
             output["cross_attentions"] = tuple(cross_maps)
         return BaseModelOutputWithPastAndCrossAttentions(past_key_values=past_key_values, **output)
 
+    def _stack(self) -> list[nn.Module]:
+        """The layers in the order in which they are called: a shared one again at every depth."""
+        return [self.layers[0]] * self.depth if self.config.share_layers else list(self.layers)
+
     def _following(self) -> list[Entry | None]:
         """What stands after each layer, for it to do in passing: what the next one does first, or the last norm."""
         if self.gradient_checkpointing and self.training:
-            return [None] * len(self.layers)  # what is computed again must begin and end with the residual stream
+            return [None] * self.depth  # what is computed again must begin and end with the residual stream
         last = None
         if self.norm is not None and self.config.norm_placement == "pre" and self.config.transform_scope == "sublayer":
             last = Entry(self.norm, None)
-        entries: list[Entry | None] = [layer.entry for layer in self.layers]  # type: ignore[misc]
+        entries: list[Entry | None] = [layer.entry for layer in self._stack()]  # type: ignore[misc]
         return [*entries[1:], last]
 
     def _cache(self, past_key_values: Any, use_cache: bool | None) -> Any:

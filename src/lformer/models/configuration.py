@@ -21,6 +21,7 @@ class LFormerConfig(PreTrainedConfig):
         vocab_size: number of token types.
         hidden_size: D, the width of the activations.
         num_hidden_layers: layers of the encoder, or of the decoder-only model.
+        share_layers: use the weights of one layer at every depth (one for the encoder, one for the decoder).
         num_decoder_layers: layers of the decoder of an encoder-decoder model; as many as the encoder's if None.
         num_attention_heads: heads in total, over all slices; a multiple of `tube_length`.
         intermediate_size: feed-forward width over all slices; 4 D if None.
@@ -55,6 +56,7 @@ class LFormerConfig(PreTrainedConfig):
     vocab_size: int = 30_000
     hidden_size: int = 256
     num_hidden_layers: int = 4
+    share_layers: bool = False
     num_decoder_layers: int | None = None
     num_attention_heads: int = 4
     intermediate_size: int | None = None
@@ -96,6 +98,8 @@ class LFormerConfig(PreTrainedConfig):
         for name in ("vocab_size", "num_hidden_layers", "num_decoder_layers", "max_position_embeddings"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if not isinstance(self.share_layers, bool):
+            raise ValueError(f"share_layers={self.share_layers!r} must be True or False")
         if self.output_projection not in ("dense", "tensor"):
             raise ValueError(f"output_projection={self.output_projection!r} is not one of 'dense', 'tensor'")
         if self.output_projection == "tensor" and self.tie_word_embeddings:

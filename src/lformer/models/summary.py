@@ -94,7 +94,7 @@ def summarize(config: LFormerConfig, length: int | None = None) -> Summary:
     if length < 1:
         raise ValueError(f"summary: length={length} must be at least 1")
     dense = copy.deepcopy(config)
-    dense.tube_length, dense.transform, dense.interleave = 1, "identity", False
+    dense.tube_length, dense.transform, dense.interleave, dense.share_layers = 1, "identity", False, False
     # Heads change neither parameters nor multiply-adds; as many as fit where D has been padded for the slices.
     dense.num_attention_heads = max(h for h in range(1, dense.num_attention_heads + 1) if dense.hidden_size % h == 0)
     return Summary(config, length, _costs(config, length), _costs(dense, length))

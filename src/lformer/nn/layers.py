@@ -155,7 +155,8 @@ class LEncoderLayer(_Layer):
         following: Entry | None = None,
         **options: Any,
     ) -> tuple[Any, ...]:
-        """`mask` and the options (is_causal, rotary, cache, output_attentions) are those of `LAttention.slices`.
+        """`mask` and the options (is_causal, rotary, cache, layer_index, output_attentions) are those of
+        `LAttention.slices`.
 
         With `following`, what stands after this layer in a stack, its input is returned as a third value.
         """
@@ -205,12 +206,14 @@ class LDecoderLayer(_Layer):
         is_causal: bool | None = None,
         rotary: tuple[Tensor, Tensor] | None = None,
         cache: Any = None,
+        layer_index: int | None = None,
         output_attentions: bool = False,
         xh: Tensor | None = None,
         following: Entry | None = None,
     ) -> tuple[Any, ...]:
         """Without a mask the self-attention is causal; several tokens after those of a cache need a mask that says so.
-        `cache` is a Cache of transformers, or an EncoderDecoderCache where there is a memory.
+        `cache` is a Cache of transformers, or an EncoderDecoderCache where there is a memory; `layer_index` is the
+        place in it where one layer serves at several depths of a stack.
 
         With `following`, what stands after this layer in a stack, its input is returned as a last value.
         """
@@ -225,6 +228,7 @@ class LDecoderLayer(_Layer):
                 is_causal=is_causal,
                 rotary=rotary,
                 cache=cache,
+                layer_index=layer_index,
                 output_attentions=output_attentions,
             )
             return unfold_slices(y, self.config.hidden_size), maps[0], maps[1]
@@ -243,6 +247,7 @@ class LDecoderLayer(_Layer):
             is_causal=is_causal,
             rotary=rotary,
             cache=getattr(cache, "self_attention_cache", cache),
+            layer_index=layer_index,
             output_attentions=output_attentions,
         )
         feed = self._before(self.feed_forward, self.feed_forward_norm)
@@ -253,7 +258,14 @@ class LDecoderLayer(_Layer):
             cross = self._before(self.cross_attention, self.cross_attention_norm)
             x, xh = self._join(y, x, self.attention.output, self.attention, self.attention_norm, cross)
             assert xh is not None
-            y, cross_maps = self._attend_memory(xh, memory, memory_mask, cache, output_attentions)
+            y, cross_maps = self._attend_memory(
+                xh,
+                memory,
+                mask=memory_mask,
+                cache=cache,
+                layer_index=layer_index,
+                output_attentions=output_attentions,
+            )
             last = self.cross_attention.output
             x, xh = self._join(y, x, last, self.cross_attention, self.cross_attention_norm, feed)
         assert xh is not None
@@ -263,10 +275,10 @@ class LDecoderLayer(_Layer):
         return (x, maps, cross_maps) if following is None else (x, maps, cross_maps, xh)
 
     def _attend_memory(
-        self, xh: Tensor, memory: Any, mask: Tensor | None, cache: Any, output_attentions: bool
+        self, xh: Tensor, memory: Any, *, cache: Any, layer_index: int | None, **options: Any
     ) -> tuple[Tensor, Tensor | None]:
         attention = self.cross_attention
         transform = self.transform or attention.transform
-        if transform is not None and not attention.is_cached(cache):
+        if transform is not None and not attention.is_cached(cache, layer_index):
             memory = transform(memory)
-        return self._attend(attention, xh, memory, mask=mask, cache=cache, output_attentions=output_attentions)
+        return self._attend(attention, xh, memory, cache=cache, layer_index=layer_index, **options)

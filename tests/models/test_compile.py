@@ -11,6 +11,11 @@ from . import tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "shared": {"share_layers": True, "num_hidden_layers": 2},
+    "fourier": {"token_mixing": "fourier"},
+}
+
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler():
@@ -60,6 +65,15 @@ def test_every_variant_is_one_graph(variant):
 def test_every_variant_of_the_decoder_is_one_graph(variant):
     model = tiny.model(LFormerForCausalLM, num_hidden_layers=1, **tiny.VARIANTS[variant])
     check(model.train(), tiny.batch(LFormerForCausalLM, labels=True), "aot_eager")
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("cls", [LFormerModel, LFormerForCausalLM])
+def test_every_option_is_one_graph(cls, option):
+    if cls is LFormerForCausalLM and option == "fourier":
+        pytest.skip("for encoders")
+    model = tiny.model(cls, **{"num_hidden_layers": 1, **OPTIONS[option]})
+    check(model.train(), tiny.batch(cls, labels=True), "aot_eager")
 
 
 @pytest.mark.parametrize(

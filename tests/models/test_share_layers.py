@@ -19,7 +19,6 @@ from .cases import (
     output_of,
 )
 from .test_cache import step_by_step
-from .test_compile import check
 
 DEPTH = 3
 SHARED = {"share_layers": True, "num_hidden_layers": DEPTH, "num_decoder_layers": DEPTH + 1}
@@ -129,8 +128,3 @@ def test_coupling_has_a_value_for_every_depth():
     values, expected = (coupling(each, {"input_ids": make_ids()}, probes=1) for each in (model, separate))
     assert values == pytest.approx(expected, abs=1e-10)
     assert len(set(values)) == DEPTH
-
-
-@pytest.mark.parametrize("kind", [BASE, CAUSAL])
-def test_it_is_one_graph(kind):
-    check(make_model(kind, dtype=torch.float32, **SHARED).train(), make_inputs(kind), "aot_eager")

@@ -22,6 +22,12 @@ REFUSED = [
     ({"transform": "wavelet"}, "no transform is called 'wavelet'; there are dct, dst"),
     ({"transform": "hadamard", "tube_length": 2 * 3, "hidden_size": 24, "num_attention_heads": 6}, "power"),
     ({"hidden_act": "swish"}, "hidden_act='swish' is not one of 'relu', 'gelu'"),
+    ({"token_mixing": "mlp"}, "token_mixing='mlp' is not one of 'attention', 'fourier'"),
+    ({"token_mixing": "fourier", "positional": "rope"}, r"positional='rope' is about queries.*such as 'standard', or"),
+    (
+        {"token_mixing": "fourier", "paper_counts": True},
+        r"paper_counts=True is about queries.*; use paper_counts=False",
+    ),
     ({"transform_scope": "layer"}, "transform_scope='layer' is not one of 'sublayer', 'block'"),
     ({"activation_domain": "fourier"}, "activation_domain='fourier' is not one of 'transform', 'original'"),
     ({"positional": "alibi"}, "positional='alibi' is not one of 'standard'"),

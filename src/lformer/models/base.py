@@ -141,6 +141,8 @@ class LFormerModel(LFormerPreTrainedModel):
         output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
+        if output_attentions and self.config.token_mixing == "fourier":
+            raise ValueError("output_attentions=True: there are no attention maps with token_mixing='fourier'")
         explicit = output_attentions or self.config._attn_implementation == "eager"
 
         past_key_values = self._cache(past_key_values, use_cache)

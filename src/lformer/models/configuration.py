@@ -24,6 +24,8 @@ class LFormerConfig(PreTrainedConfig):
         share_layers: use the weights of one layer at every depth (one for the encoder, one for the decoder).
         num_decoder_layers: layers of the decoder of an encoder-decoder model; as many as the encoder's if None.
         num_attention_heads: heads in total, over all slices; a multiple of `tube_length`.
+        token_mixing: "attention", or for encoders "fourier": a parameter-free DFT over the features and tokens of every
+            slice (FNet). It sees how long the padded batch is.
         intermediate_size: feed-forward width over all slices; 4 D if None.
         hidden_act: "relu" or "gelu".
         max_position_embeddings: longest input.
@@ -59,6 +61,7 @@ class LFormerConfig(PreTrainedConfig):
     share_layers: bool = False
     num_decoder_layers: int | None = None
     num_attention_heads: int = 4
+    token_mixing: str = "attention"
     intermediate_size: int | None = None
     hidden_act: str = "relu"
     max_position_embeddings: int = 128

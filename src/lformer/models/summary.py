@@ -1,6 +1,7 @@
 """What a model costs before it is built: parameters, multiply-adds, memory, beside the dense model of its width."""
 
 import copy
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -89,12 +90,15 @@ class Summary:
 
 
 def summarize(config: LFormerConfig, length: int | None = None) -> Summary:
-    """Costs of the model that the configuration describes, and of its twin with tube_length=1."""
+    """Costs of the model that the configuration describes, and of the dense one: attention, its own weights in every
+    layer, tube_length=1.
+    """
     length = length or config.max_position_embeddings
     if length < 1:
         raise ValueError(f"summary: length={length} must be at least 1")
     dense = copy.deepcopy(config)
-    dense.tube_length, dense.transform, dense.interleave, dense.share_layers = 1, "identity", False, False
+    dense.tube_length, dense.transform, dense.interleave = 1, "identity", False
+    dense.share_layers, dense.token_mixing = False, "attention"
     # Heads change neither parameters nor multiply-adds; as many as fit where D has been padded for the slices.
     dense.num_attention_heads = max(h for h in range(1, dense.num_attention_heads + 1) if dense.hidden_size % h == 0)
     return Summary(config, length, _costs(config, length), _costs(dense, length))
@@ -133,10 +137,16 @@ def multiply_adds(config: LFormerConfig, length: int) -> dict[str, int]:
         "transforms": _transform_multiply_adds(config, length),
         "head": _head_multiply_adds(config, length),
     }
+    if config.token_mixing == "fourier":
+        # A fast Fourier transform of n complex numbers takes about 5 n log2(n) operations, half as many multiply-adds.
+        rows["Fourier mixing"] = round(config.num_hidden_layers * 2.5 * length * width * math.log2(m * length))
     return rows
 
 
 def _sublayers(config: LFormerConfig) -> tuple[int, int]:
+    """How many attentions and how many feed-forward networks a text passes through."""
+    if config.token_mixing == "fourier":
+        return 0, config.num_hidden_layers
     if not config.is_encoder_decoder:
         return config.num_hidden_layers, config.num_hidden_layers
     decoder = config.num_decoder_layers or 0

@@ -8,6 +8,7 @@ from lformer.nn.config import LayerConfig
 from lformer.nn.coupling import coupling
 from lformer.nn.feed_forward import LFeedForward
 from lformer.nn.folding import fold_slices, unfold_slices
+from lformer.nn.fourier import FourierMixing
 from lformer.nn.layers import Entry, LDecoderLayer, LEncoderLayer
 from lformer.nn.linear import LLinear
 from lformer.nn.norm import TensorLayerNorm
@@ -16,6 +17,7 @@ from lformer.nn.tube_transform import TubeTransform
 
 __all__ = [
     "Entry",
+    "FourierMixing",
     "LAttention",
     "LDecoderLayer",
     "LEncoderLayer",

@@ -55,7 +55,7 @@ def _record_calls(model: nn.Module, layers: list[Any], batch: dict[str, Any]) ->
 
 
 def _off_diagonal_share(layer: Any, call: dict[str, Any], probes: int, generator: torch.Generator) -> float:
-    transform: TubeTransform = layer.transform or layer.attention.transform
+    transform: TubeTransform = layer.transform or layer.attention.transform or layer.feed_forward.transform
     p = layer.config.tube_length
     x = call["x"].detach()
     options = {name: value for name, value in call.items() if name not in ("x", "cache")}

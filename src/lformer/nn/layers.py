@@ -21,6 +21,7 @@ from lformer.nn.attention import LAttention
 from lformer.nn.config import LayerConfig
 from lformer.nn.feed_forward import LFeedForward
 from lformer.nn.folding import fold_slices, unfold_slices
+from lformer.nn.fourier import FourierMixing
 from lformer.nn.linear import LLinear
 from lformer.nn.norm import TensorLayerNorm
 from lformer.nn.tube_transform import TubeTransform
@@ -42,7 +43,7 @@ class Entry(NamedTuple):
 class _Layer(GradientCheckpointingLayer):
     """What encoder and decoder layers share: the way from one sublayer to the next, and the transforms of a block."""
 
-    attention: LAttention
+    attention: LAttention | FourierMixing
     attention_norm: TensorLayerNorm
 
     def __init__(self, config: Any) -> None:
@@ -76,7 +77,7 @@ class _Layer(GradientCheckpointingLayer):
         self,
         y: Tensor,
         x: Tensor,
-        last: LLinear,
+        last: LLinear | None,
         sublayer: nn.Module,
         norm: TensorLayerNorm,
         following: Entry | None,
@@ -88,7 +89,7 @@ class _Layer(GradientCheckpointingLayer):
         dropout = self.config.hidden_dropout_prob if self.training else 0.0
         transform = getattr(sublayer, "transform", None) if self.transform is None else None
         inverse = None if transform is None else transform.matrices()[1]
-        bias = last.bias if self._leaves_bias(x) else None
+        bias = last.bias if last is not None and self._leaves_bias(x) else None
         if not self.is_post and (following is None or following.norm is None):
             if bias is not None:
                 y = y + bias[:, None, None]
@@ -116,7 +117,7 @@ class _Layer(GradientCheckpointingLayer):
         )
 
     def _attend(
-        self, attention: LAttention, xh: Tensor, *memory: Tensor, **options: Any
+        self, attention: LAttention | FourierMixing, xh: Tensor, *memory: Tensor, **options: Any
     ) -> tuple[Tensor, Tensor | None]:
         return attention.slices(xh, *memory, bias=not self._leaves_bias(xh), **options)
 
@@ -136,12 +137,14 @@ class LEncoderLayer(_Layer):
     """X' = TLN(X + MHA_L(X)), Y = TLN(X' + TFFN(X')). paper: Def. tensor encoder layer.
 
     Shapes: (P, B, T, M) -> same, or (B, T, D) -> same. The second value returned is the attention maps, or None.
-    For tube_length=1 it is `torch.nn.TransformerEncoderLayer`.
+    For tube_length=1 it is `torch.nn.TransformerEncoderLayer`. With token_mixing="fourier" `FourierMixing` is in the
+    place of MHA_L.
     """
 
     def __init__(self, config: Any, layer_index: int = 0) -> None:
         super().__init__(config)
-        self.attention = LAttention(config, layer_index=layer_index)
+        mixes_by_fourier = self.config.token_mixing == "fourier"
+        self.attention = FourierMixing() if mixes_by_fourier else LAttention(config, layer_index=layer_index)
         self.attention_norm = self._norm()
         self.feed_forward = LFeedForward(config)
         self.feed_forward_norm = self._norm()
@@ -185,8 +188,15 @@ class LDecoderLayer(_Layer):
     self-attention and cross-attention, or None. For tube_length=1 it is `torch.nn.TransformerDecoderLayer`.
     """
 
+    attention: LAttention
+
     def __init__(self, config: Any, layer_index: int = 0, *, cross_attention: bool = False) -> None:
         super().__init__(config)
+        if self.config.token_mixing == "fourier":
+            raise ValueError(
+                "token_mixing='fourier' mixes every token with all others, later ones too: it is for encoders; "
+                "use token_mixing='attention' for a decoder"
+            )
         self.attention = LAttention(config, layer_index=layer_index)
         self.attention_norm = self._norm()
         if cross_attention:

@@ -13,7 +13,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is dep
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "shared": {"share_layers": True, "num_hidden_layers": 2},
-    "fourier": {"token_mixing": "fourier"},
+    "low rank": {"linear_rank": 2},
+    "low rank, dft": {"linear_rank": 2, "transform": "dft"},
 }
 
 
@@ -67,12 +68,10 @@ def test_every_variant_of_the_decoder_is_one_graph(variant):
     check(model.train(), tiny.batch(LFormerForCausalLM, labels=True), "aot_eager")
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("cls", [LFormerModel, LFormerForCausalLM])
+@pytest.mark.parametrize(("cls", "option"), [(LFormerModel, "fourier"), *((LFormerForCausalLM, o) for o in OPTIONS)])
 def test_every_option_is_one_graph(cls, option):
-    if cls is LFormerForCausalLM and option == "fourier":
-        pytest.skip("for encoders")
-    model = tiny.model(cls, **{"num_hidden_layers": 1, **OPTIONS[option]})
+    options = OPTIONS.get(option, {"token_mixing": option})
+    model = tiny.model(cls, **{"num_hidden_layers": 1, **options})
     check(model.train(), tiny.batch(cls, labels=True), "aot_eager")
 
 

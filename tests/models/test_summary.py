@@ -24,9 +24,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "learned, interleave, rope": {"transform": "learned", "interleave": True, "positional": "rope"},
     "fourier": {"token_mixing": "fourier"},
     "fourier, block": {"token_mixing": "fourier", "transform_scope": "block"},
+    "low rank": {"linear_rank": 5},
+    "low rank, dft": {"linear_rank": 5, "transform": "dft", "paper_counts": True},
     "causal": {"is_decoder": True},
     "tensor head": {"is_decoder": True, "output_projection": "tensor", "tie_word_embeddings": False},
     "encoder-decoder": {"is_encoder_decoder": True},
+    "encoder-decoder, low rank": {"is_encoder_decoder": True, "linear_rank": 3, "paper_counts": True},
     "encoder-decoder, block": {"is_encoder_decoder": True, "transform_scope": "block"},
 }
 

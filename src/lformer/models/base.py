@@ -18,6 +18,7 @@ from lformer.nn import (
     LDecoderLayer,
     LEncoderLayer,
     LLinear,
+    LowRankLLinear,
     RotaryPositions,
     TensorLayerNorm,
     TubePositionalEncoding,
@@ -57,6 +58,8 @@ class LFormerPreTrainedModel(PreTrainedModel):
         | token embedding             | normal, std g / sqrt(D); the padding row is 0   |      |
         | LLinear, linear heads       | normal, std g / sqrt(3 fan-in), fan-in of a slice; | 0 |
         |                             | real and imaginary parts of the DFT: / sqrt(2)  |      |
+        | LowRankLLinear              | right as LLinear; left normal, std 1 / sqrt(R): | 0    |
+        |                             | so their product has the variance of LLinear    |      |
         | TensorLayerNorm             | 1                                               | 0    |
         | learned positions           | normal, std 0.02 g                              |      |
         | fixed and learned transforms, sinusoids | what they are, or their start       |      |
@@ -67,9 +70,11 @@ class LFormerPreTrainedModel(PreTrainedModel):
             if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
                 module.weight[module.padding_idx].zero_()
         elif isinstance(module, LLinear):
-            std = torch.full((module.tube_length, 1, 1), gain / math.sqrt(3 * module.weight.shape[-1]))
-            std[module.tube_length - 2 * module.num_complex :] /= math.sqrt(2)
-            init.copy_(module.weight, torch.randn(module.weight.shape) * std)
+            if isinstance(module, LowRankLLinear):
+                _init_slices(module, module.right, gain / math.sqrt(3 * module.right.shape[-1]))
+                _init_slices(module, module.left, 1 / math.sqrt(module.rank))
+            else:
+                _init_slices(module, module.weight, gain / math.sqrt(3 * module.weight.shape[-1]))
             if module.bias is not None:
                 init.zeros_(module.bias)
         elif isinstance(module, nn.Linear):
@@ -84,6 +89,13 @@ class LFormerPreTrainedModel(PreTrainedModel):
                 init.copy_(getattr(module, name), value)
             if isinstance(module, TubePositionalEncoding) and module.strategy == "learned":
                 init.normal_(module.table, std=0.02 * gain)
+
+
+def _init_slices(module: LLinear, weight: Tensor, std: float) -> None:
+    """Normal numbers; of a complex slice the real and the imaginary part have half the variance each."""
+    stds = torch.full((module.tube_length, 1, 1), std)
+    stds[module.tube_length - 2 * module.num_complex :] /= math.sqrt(2)
+    init.copy_(weight, torch.randn(weight.shape) * stds)
 
 
 class LFormerModel(LFormerPreTrainedModel):

@@ -43,6 +43,8 @@ class LFormerConfig(PreTrainedConfig):
         activation_domain: "transform" or "original", where the feed-forward's activation acts.
         positional: "standard", "linear", "exponential", "harmonic", "learned", "learned-alpha", "rope" or "none".
         rope_theta: base of the rotary positions.
+        linear_rank: R, every weight matrix of the layers is a product of two factors of this rank in each slice; full
+            matrices if None.
         interleave: shuffle features between slices before the second projection of every sublayer.
         norm_placement: "post" (the paper) or "pre".
         paper_counts: add what the paper's printed parameter counts at d=128 and 256 imply: a second projection of Q, K
@@ -79,6 +81,7 @@ class LFormerConfig(PreTrainedConfig):
     activation_domain: str = "transform"
     positional: str = "standard"
     rope_theta: float = 10_000.0
+    linear_rank: int | None = None
     interleave: bool = False
     norm_placement: str = "post"
     paper_counts: bool = False

@@ -11,6 +11,7 @@ from lformer.nn.folding import fold_slices, unfold_slices
 from lformer.nn.fourier import FourierMixing
 from lformer.nn.layers import Entry, LDecoderLayer, LEncoderLayer
 from lformer.nn.linear import LLinear
+from lformer.nn.low_rank import LowRankLLinear
 from lformer.nn.norm import TensorLayerNorm
 from lformer.nn.positions import RotaryPositions, TubePositionalEncoding
 from lformer.nn.tube_transform import TubeTransform
@@ -24,6 +25,7 @@ __all__ = [
     "LFeedForward",
     "LLinear",
     "LayerConfig",
+    "LowRankLLinear",
     "RotaryPositions",
     "TensorLayerNorm",
     "TubePositionalEncoding",

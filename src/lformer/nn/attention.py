@@ -14,6 +14,7 @@ from lformer.kernels import slice_attention
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
 from lformer.nn.linear import LLinear
+from lformer.nn.low_rank import projection
 from lformer.nn.positions import rotate
 from lformer.nn.tube_transform import TubeTransform
 
@@ -206,15 +207,7 @@ class LAttention(nn.Module):
 
 
 def _projection(config: LayerConfig, count: int) -> LLinear:
-    size = config.padded_size
-    return LLinear(
-        size,
-        count * size,
-        config.tube_length,
-        transform=None,
-        num_complex=config.num_complex,
-        backend=config.backend,
-    )
+    return projection(config, config.padded_size, count * config.padded_size)
 
 
 def _key_mask(mask: Tensor | None, xh: Tensor) -> Tensor | None:

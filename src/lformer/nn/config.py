@@ -42,6 +42,8 @@ class LayerConfig:
     """Where sigma acts: on the slices ("transform", the theorem) or between L^-1 and L ("original", the equation)."""
     positional: str = "standard"
     """How positions enter; a layer needs to know only whether it is "rope"."""
+    linear_rank: int | None = None
+    """R: every weight matrix of a slice is a product of two factors, N x R and R x M; full matrices if None."""
     interleave: bool = False
     """Shuffle features between slices before the second projection of every sublayer."""
     norm_placement: str = "post"
@@ -79,6 +81,8 @@ class LayerConfig:
                     f"transform={self.transform!r}: {error}; or {' or '.join(map(repr, LEARNED))}"
                 ) from None
         self._check_heads()
+        if self.linear_rank is not None:
+            self._check_rank()
         if self.token_mixing == "fourier":
             self._check_fourier()
         if self.positional == "rope":
@@ -137,6 +141,16 @@ class LayerConfig:
                 f"(hidden_size={self.hidden_size}, tube_length={p})"
             )
         raise ValueError(f"num_attention_heads={heads} {reason}; use {choices}")
+
+    def _check_rank(self) -> None:
+        _positive(self, "linear_rank")
+        assert self.linear_rank is not None
+        largest = min(self.slice_size, self.slice_intermediate_size)
+        if self.linear_rank > largest:
+            raise ValueError(
+                f"linear_rank={self.linear_rank} is more than the rank that a slice's matrices can have, which are "
+                f"{self.slice_size} or {self.slice_intermediate_size} wide; use at most {largest}, or None"
+            )
 
     def _check_fourier(self) -> None:
         for setting, given, remedy in (

@@ -11,6 +11,12 @@ from . import tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "shared": {"share_layers": True, "num_hidden_layers": 2},
+    "low rank": {"linear_rank": 2},
+    "low rank, dft": {"linear_rank": 2, "transform": "dft"},
+}
+
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler():
@@ -60,6 +66,13 @@ def test_every_variant_is_one_graph(variant):
 def test_every_variant_of_the_decoder_is_one_graph(variant):
     model = tiny.model(LFormerForCausalLM, num_hidden_layers=1, **tiny.VARIANTS[variant])
     check(model.train(), tiny.batch(LFormerForCausalLM, labels=True), "aot_eager")
+
+
+@pytest.mark.parametrize(("cls", "option"), [(LFormerModel, "fourier"), *((LFormerForCausalLM, o) for o in OPTIONS)])
+def test_every_option_is_one_graph(cls, option):
+    options = OPTIONS.get(option, {"token_mixing": option})
+    model = tiny.model(cls, **{"num_hidden_layers": 1, **options})
+    check(model.train(), tiny.batch(cls, labels=True), "aot_eager")
 
 
 @pytest.mark.parametrize(

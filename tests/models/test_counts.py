@@ -49,6 +49,14 @@ def test_the_formula_where_p_is_odd_or_does_not_divide_d(d, p, layers):
     assert count(num_hidden_layers=layers, paper_counts=True, **sizes) == layers * p * (15 * m * m + 16 * m) + 2 * m
 
 
+def test_low_rank_factors_match_the_tensor_model():
+    """A layer of 16 D R + 13 D parameters: at D = 128 the rank 24 has exactly as many as P = 4."""
+    sizes = {"hidden_size": 128, "num_attention_heads": 4, "num_hidden_layers": 4, "intermediate_size": None}
+    assert count(tube_length=1, linear_rank=24, **sizes) == 4 * (16 * 128 * 24 + 13 * 128) == 203_264
+    assert count(tube_length=4, **sizes) == 203_264
+    assert count(tube_length=4, linear_rank=8, **sizes) == 4 * 4 * (16 * 32 * 8 + 13 * 32)
+
+
 def test_what_options_add():
     plain, p, d = count(), 4, 16
     assert count(transform="dft") == count(transform_scope="block") == count(interleave=True) == plain

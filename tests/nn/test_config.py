@@ -22,6 +22,15 @@ REFUSED = [
     ({"transform": "wavelet"}, "no transform is called 'wavelet'; there are dct, dst"),
     ({"transform": "hadamard", "tube_length": 2 * 3, "hidden_size": 24, "num_attention_heads": 6}, "power"),
     ({"hidden_act": "swish"}, "hidden_act='swish' is not one of 'relu', 'gelu'"),
+    ({"token_mixing": "mlp"}, "token_mixing='mlp' is not one of 'attention', 'fourier'"),
+    ({"token_mixing": "fourier", "positional": "rope"}, r"positional='rope' is about queries.*such as 'standard', or"),
+    (
+        {"token_mixing": "fourier", "paper_counts": True},
+        r"paper_counts=True is about queries.*; use paper_counts=False",
+    ),
+    ({"linear_rank": 5}, r"linear_rank=5 is more than the rank .* 4 or 16 wide; use at most 4, or None"),
+    ({"linear_rank": 4, "intermediate_size": 12}, r"linear_rank=4 is more .*; use at most 3, or None"),
+    ({"linear_rank": 0}, "linear_rank=0 must be a whole number of at least 1"),
     ({"transform_scope": "layer"}, "transform_scope='layer' is not one of 'sublayer', 'block'"),
     ({"activation_domain": "fourier"}, "activation_domain='fourier' is not one of 'transform', 'original'"),
     ({"positional": "alibi"}, "positional='alibi' is not one of 'standard'"),
@@ -37,6 +46,7 @@ MODEL_REFUSED = [
     ({"output_projection": "tensor"}, "set tie_word_embeddings=False"),
     ({"vocab_size": 0}, "vocab_size=0 must be at least 1"),
     ({"num_hidden_layers": 0}, "num_hidden_layers=0 must be at least 1"),
+    ({"share_layers": 2}, "share_layers=2 must be True or False"),
     ({"max_position_embeddings": 0}, "max_position_embeddings=0 must be at least 1"),
 ]
 BASE = {"hidden_size": 16, "num_attention_heads": 4, "tube_length": 4}

@@ -70,6 +70,16 @@ def test_weights_of_slices_get_a_larger_rate_if_asked() -> None:
     assert all(group["weight_decay"] == 0.01 for group in optimizer.param_groups)
 
 
+def test_of_two_factors_the_one_that_reads_the_slice_gets_it() -> None:
+    sizes = {"vocab_size": 9, "hidden_size": 16, "num_hidden_layers": 1, "linear_rank": 3}
+    model = LFormerForSequenceClassification(LFormerConfig(**sizes))
+    optimizer = make_optimizer(model, Recipe(lr_scale="slice"))
+    factors = {id(p): group["lr_factor"] for group in optimizer.param_groups for p in group["params"]}
+    assert len(factors) == len(list(model.parameters()))
+    output = model.model.layers[0].attention.output
+    assert (factors[id(output.right)], factors[id(output.left)]) == (4, 1)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

@@ -18,6 +18,7 @@ from lformer.nn import (
     LDecoderLayer,
     LEncoderLayer,
     LLinear,
+    LowRankLLinear,
     RotaryPositions,
     TensorLayerNorm,
     TubePositionalEncoding,
@@ -57,6 +58,8 @@ class LFormerPreTrainedModel(PreTrainedModel):
         | token embedding             | normal, std g / sqrt(D); the padding row is 0   |      |
         | LLinear, linear heads       | normal, std g / sqrt(3 fan-in), fan-in of a slice; | 0 |
         |                             | real and imaginary parts of the DFT: / sqrt(2)  |      |
+        | LowRankLLinear              | right as LLinear; left normal, std 1 / sqrt(R): | 0    |
+        |                             | so their product has the variance of LLinear    |      |
         | TensorLayerNorm             | 1                                               | 0    |
         | learned positions           | normal, std 0.02 g                              |      |
         | fixed and learned transforms, sinusoids | what they are, or their start       |      |
@@ -67,9 +70,11 @@ class LFormerPreTrainedModel(PreTrainedModel):
             if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
                 module.weight[module.padding_idx].zero_()
         elif isinstance(module, LLinear):
-            std = torch.full((module.tube_length, 1, 1), gain / math.sqrt(3 * module.weight.shape[-1]))
-            std[module.tube_length - 2 * module.num_complex :] /= math.sqrt(2)
-            init.copy_(module.weight, torch.randn(module.weight.shape) * std)
+            if isinstance(module, LowRankLLinear):
+                _init_slices(module, module.right, gain / math.sqrt(3 * module.right.shape[-1]))
+                _init_slices(module, module.left, 1 / math.sqrt(module.rank))
+            else:
+                _init_slices(module, module.weight, gain / math.sqrt(3 * module.weight.shape[-1]))
             if module.bias is not None:
                 init.zeros_(module.bias)
         elif isinstance(module, nn.Linear):
@@ -84,6 +89,13 @@ class LFormerPreTrainedModel(PreTrainedModel):
                 init.copy_(getattr(module, name), value)
             if isinstance(module, TubePositionalEncoding) and module.strategy == "learned":
                 init.normal_(module.table, std=0.02 * gain)
+
+
+def _init_slices(module: LLinear, weight: Tensor, std: float) -> None:
+    """Normal numbers; of a complex slice the real and the imaginary part have half the variance each."""
+    stds = torch.full((module.tube_length, 1, 1), std)
+    stds[module.tube_length - 2 * module.num_complex :] /= math.sqrt(2)
+    init.copy_(weight, torch.randn(weight.shape) * stds)
 
 
 class LFormerModel(LFormerPreTrainedModel):
@@ -103,12 +115,12 @@ class LFormerModel(LFormerPreTrainedModel):
         )
         self.rotary = RotaryPositions(config.head_dim, config.rope_theta) if config.positional == "rope" else None
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        count = (config.num_decoder_layers or 0) if cross_attention else config.num_hidden_layers
+        self.depth = (config.num_decoder_layers or 0) if cross_attention else config.num_hidden_layers
         self.layers = nn.ModuleList(
             LDecoderLayer(config, index, cross_attention=cross_attention)
             if self.is_decoder
             else LEncoderLayer(config, index)
-            for index in range(count)
+            for index in range(1 if config.share_layers else self.depth)
         )
         self.norm = _final_norm(config)
         self.gradient_checkpointing = False
@@ -141,6 +153,8 @@ class LFormerModel(LFormerPreTrainedModel):
         output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
+        if output_attentions and self.config.token_mixing == "fourier":
+            raise ValueError("output_attentions=True: there are no attention maps with token_mixing='fourier'")
         explicit = output_attentions or self.config._attn_implementation == "eager"
 
         past_key_values = self._cache(past_key_values, use_cache)
@@ -163,7 +177,9 @@ class LFormerModel(LFormerPreTrainedModel):
         x = self.dropout(self.positions(x, position_ids))
         hidden_states, maps, cross_maps = [x], [], []
         xh = None
-        for layer, following in zip(self.layers, self._following(), strict=True):
+        for depth, (layer, following) in enumerate(zip(self._stack(), self._following(), strict=True)):
+            if self.config.share_layers:
+                options["layer_index"] = depth  # a shared layer does not know at which depth it stands
             outputs = layer(x, *memory, mask=mask, xh=xh, following=following, **options)
             x, xh = outputs[0], None if following is None else outputs[-1]
             hidden_states.append(x)
@@ -184,14 +200,18 @@ class LFormerModel(LFormerPreTrainedModel):
             output["cross_attentions"] = tuple(cross_maps)
         return BaseModelOutputWithPastAndCrossAttentions(past_key_values=past_key_values, **output)
 
+    def _stack(self) -> list[nn.Module]:
+        """The layers in the order in which they are called: a shared one again at every depth."""
+        return [self.layers[0]] * self.depth if self.config.share_layers else list(self.layers)
+
     def _following(self) -> list[Entry | None]:
         """What stands after each layer, for it to do in passing: what the next one does first, or the last norm."""
         if self.gradient_checkpointing and self.training:
-            return [None] * len(self.layers)  # what is computed again must begin and end with the residual stream
+            return [None] * self.depth  # what is computed again must begin and end with the residual stream
         last = None
         if self.norm is not None and self.config.norm_placement == "pre" and self.config.transform_scope == "sublayer":
             last = Entry(self.norm, None)
-        entries: list[Entry | None] = [layer.entry for layer in self.layers]  # type: ignore[misc]
+        entries: list[Entry | None] = [layer.entry for layer in self._stack()]  # type: ignore[misc]
         return [*entries[1:], last]
 
     def _cache(self, past_key_values: Any, use_cache: bool | None) -> Any:

@@ -21,8 +21,11 @@ class LFormerConfig(PreTrainedConfig):
         vocab_size: number of token types.
         hidden_size: D, the width of the activations.
         num_hidden_layers: layers of the encoder, or of the decoder-only model.
+        share_layers: use the weights of one layer at every depth (one for the encoder, one for the decoder).
         num_decoder_layers: layers of the decoder of an encoder-decoder model; as many as the encoder's if None.
         num_attention_heads: heads in total, over all slices; a multiple of `tube_length`.
+        token_mixing: "attention", or for encoders "fourier": a parameter-free DFT over the features and tokens of every
+            slice (FNet). It sees how long the padded batch is.
         intermediate_size: feed-forward width over all slices; 4 D if None.
         hidden_act: "relu" or "gelu".
         max_position_embeddings: longest input.
@@ -40,6 +43,8 @@ class LFormerConfig(PreTrainedConfig):
         activation_domain: "transform" or "original", where the feed-forward's activation acts.
         positional: "standard", "linear", "exponential", "harmonic", "learned", "learned-alpha", "rope" or "none".
         rope_theta: base of the rotary positions.
+        linear_rank: R, every weight matrix of the layers is a product of two factors of this rank in each slice; full
+            matrices if None.
         interleave: shuffle features between slices before the second projection of every sublayer.
         norm_placement: "post" (the paper) or "pre".
         paper_counts: add what the paper's printed parameter counts at d=128 and 256 imply: a second projection of Q, K
@@ -55,8 +60,10 @@ class LFormerConfig(PreTrainedConfig):
     vocab_size: int = 30_000
     hidden_size: int = 256
     num_hidden_layers: int = 4
+    share_layers: bool = False
     num_decoder_layers: int | None = None
     num_attention_heads: int = 4
+    token_mixing: str = "attention"
     intermediate_size: int | None = None
     hidden_act: str = "relu"
     max_position_embeddings: int = 128
@@ -74,6 +81,7 @@ class LFormerConfig(PreTrainedConfig):
     activation_domain: str = "transform"
     positional: str = "standard"
     rope_theta: float = 10_000.0
+    linear_rank: int | None = None
     interleave: bool = False
     norm_placement: str = "post"
     paper_counts: bool = False
@@ -96,6 +104,8 @@ class LFormerConfig(PreTrainedConfig):
         for name in ("vocab_size", "num_hidden_layers", "num_decoder_layers", "max_position_embeddings"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if not isinstance(self.share_layers, bool):
+            raise ValueError(f"share_layers={self.share_layers!r} must be True or False")
         if self.output_projection not in ("dense", "tensor"):
             raise ValueError(f"output_projection={self.output_projection!r} is not one of 'dense', 'tensor'")
         if self.output_projection == "tensor" and self.tie_word_embeddings:

@@ -1,6 +1,7 @@
 """What a model costs before it is built: parameters, multiply-adds, memory, beside the dense model of its width."""
 
 import copy
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -89,12 +90,15 @@ class Summary:
 
 
 def summarize(config: LFormerConfig, length: int | None = None) -> Summary:
-    """Costs of the model that the configuration describes, and of its twin with tube_length=1."""
+    """Costs of the model that the configuration describes, and of the dense one: attention, full matrices of its own in
+    every layer, tube_length=1.
+    """
     length = length or config.max_position_embeddings
     if length < 1:
         raise ValueError(f"summary: length={length} must be at least 1")
     dense = copy.deepcopy(config)
     dense.tube_length, dense.transform, dense.interleave = 1, "identity", False
+    dense.share_layers, dense.token_mixing, dense.linear_rank = False, "attention", None
     # Heads change neither parameters nor multiply-adds; as many as fit where D has been padded for the slices.
     dense.num_attention_heads = max(h for h in range(1, dense.num_attention_heads + 1) if dense.hidden_size % h == 0)
     return Summary(config, length, _costs(config, length), _costs(dense, length))
@@ -120,27 +124,38 @@ def multiply_adds(config: LFormerConfig, length: int) -> dict[str, int]:
     """
     layer = config.layer_config()
     p, m, f = layer.tube_length, layer.slice_size, layer.slice_intermediate_size
-    slices = p + 2 * layer.num_complex  # in units of a real slice's product
-    attentions, feed_forwards = _sublayers(config)
+    selves, crosses, feed_forwards = _sublayers(config)
+    attentions = selves + crosses
     width = p * m
-    repeated = 2 if config.paper_counts else 1
+
+    def product(columns: int, rows: int) -> int:
+        """A linear map on all tokens and slices; a complex slice costs two real ones more."""
+        rank = layer.linear_rank
+        return length * (p + 2 * layer.num_complex) * (columns * rows if rank is None else rank * (columns + rows))
+
+    projections = selves * product(m, 3 * m) + crosses * (product(m, m) + product(m, 2 * m))
+    if config.paper_counts:
+        projections += attentions * 3 * product(m, m)
     rows = {
-        "Q, K, V projections": attentions * repeated * 3 * length * slices * m * m,
+        "Q, K, V projections": projections,
         "scores": attentions * length**2 * width,
         "scores x V": attentions * length**2 * width,
-        "output projection": attentions * length * slices * m * m,
-        "feed-forward": feed_forwards * 2 * length * slices * m * f,
+        "output projection": attentions * product(m, m),
+        "feed-forward": feed_forwards * (product(m, f) + product(f, m)),
         "transforms": _transform_multiply_adds(config, length),
         "head": _head_multiply_adds(config, length),
     }
+    if config.token_mixing == "fourier":
+        # A fast Fourier transform of n complex numbers takes about 5 n log2(n) operations, half as many multiply-adds.
+        rows["Fourier mixing"] = round(config.num_hidden_layers * 2.5 * length * width * math.log2(m * length))
     return rows
 
 
-def _sublayers(config: LFormerConfig) -> tuple[int, int]:
-    if not config.is_encoder_decoder:
-        return config.num_hidden_layers, config.num_hidden_layers
-    decoder = config.num_decoder_layers or 0
-    return config.num_hidden_layers + 2 * decoder, config.num_hidden_layers + decoder
+def _sublayers(config: LFormerConfig) -> tuple[int, int, int]:
+    """How many self-attentions, cross-attentions and feed-forward networks there are in all layers."""
+    decoder = (config.num_decoder_layers or 0) if config.is_encoder_decoder else 0
+    layers = config.num_hidden_layers + decoder
+    return (0 if config.token_mixing == "fourier" else layers), decoder, layers
 
 
 def _transform_multiply_adds(config: LFormerConfig, length: int) -> int:
@@ -149,14 +164,12 @@ def _transform_multiply_adds(config: LFormerConfig, length: int) -> int:
     if layer.transform == "identity" or p == 1:
         return 0
     one = length * p * p * layer.slice_size
-    attentions, feed_forwards = _sublayers(config)
+    selves, crosses, feed_forwards = _sublayers(config)
     if config.transform_scope == "sublayer":
-        count = 2 * (attentions + feed_forwards)
+        count = 2 * (selves + crosses + feed_forwards)
     else:
         count = 2 * feed_forwards
-    if config.is_encoder_decoder:
-        count += config.num_decoder_layers or 0  # L of the memory
-    total = count * one
+    total = (count + crosses) * one  # and L of the memory
     if config.activation_domain == "original":
         total += 2 * feed_forwards * length * p * p * layer.slice_intermediate_size
     if config.output_projection == "tensor" and (config.is_decoder or config.is_encoder_decoder):

@@ -8,20 +8,24 @@ from lformer.nn.config import LayerConfig
 from lformer.nn.coupling import coupling
 from lformer.nn.feed_forward import LFeedForward
 from lformer.nn.folding import fold_slices, unfold_slices
+from lformer.nn.fourier import FourierMixing
 from lformer.nn.layers import Entry, LDecoderLayer, LEncoderLayer
 from lformer.nn.linear import LLinear
+from lformer.nn.low_rank import LowRankLLinear
 from lformer.nn.norm import TensorLayerNorm
 from lformer.nn.positions import RotaryPositions, TubePositionalEncoding
 from lformer.nn.tube_transform import TubeTransform
 
 __all__ = [
     "Entry",
+    "FourierMixing",
     "LAttention",
     "LDecoderLayer",
     "LEncoderLayer",
     "LFeedForward",
     "LLinear",
     "LayerConfig",
+    "LowRankLLinear",
     "RotaryPositions",
     "TensorLayerNorm",
     "TubePositionalEncoding",

@@ -14,6 +14,7 @@ from lformer.kernels import slice_attention
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
 from lformer.nn.linear import LLinear
+from lformer.nn.low_rank import projection
 from lformer.nn.positions import rotate
 from lformer.nn.tube_transform import TubeTransform
 
@@ -63,7 +64,7 @@ class LAttention(nn.Module):
             return unfold_slices(y, d), maps
         if self.transform is None:
             raise ValueError("LAttention with transform_scope='block' has no transform of its own; call .slices")
-        if memory is not None and not self.is_cached(options.get("cache")):
+        if memory is not None and not self.is_cached(options.get("cache"), options.get("layer_index")):
             memory = self.transform(memory)
         yh, maps = self.slices(self.transform(x), memory, mask=mask, **options)
         return self.transform.inverse(yh), maps
@@ -77,6 +78,7 @@ class LAttention(nn.Module):
         is_causal: bool = False,
         rotary: tuple[Tensor, Tensor] | None = None,
         cache: Any = None,
+        layer_index: int | None = None,
         output_attentions: bool = False,
         bias: bool = True,
     ) -> tuple[Tensor, Tensor | None]:
@@ -85,6 +87,7 @@ class LAttention(nn.Module):
         mask: (B or 1, 1, T or 1, keys), True where a query may look, or a float tensor to add to the scores.
         is_causal: a query sees no later key; for T queries and T keys without a mask.
         cache: of transformers' kind, holding (B, P H, T, E); for cross-attention an EncoderDecoderCache.
+        layer_index: whose keys and values to use in the cache, where one layer serves at several depths of a stack.
         output_attentions: also return the maps, (B, P H, T, keys), slices outermost among the heads. The DFT has one
         map for a pair of conjugate slices, so (P - C) H of them.
         bias: whether to add that of the output projection, or to leave it to whoever comes next.
@@ -97,7 +100,7 @@ class LAttention(nn.Module):
             dropout = self.dropout if self.training else 0.0
             y = slice_attention(qkv, keys, dropout=dropout, is_causal=is_causal, backend=self.config.backend)
             return self.output.slices(y.flatten(-2), bias=bias, interleaved=interleaved), None
-        projected = self._project(xh, None if self.is_cached(cache) else memory)
+        projected = self._project(xh, None if self.is_cached(cache, layer_index) else memory)
         parts = [part.unflatten(-1, self.head_shape) for part in projected]  # each (P, B, T, H, E)
         if rotary is not None:
             parts[:2] = [rotate(part, rotary) for part in parts[:2]]
@@ -105,7 +108,7 @@ class LAttention(nn.Module):
             y, maps = self._attend_slices_as_batch(parts, mask, is_causal), None
         else:
             heads = [part.permute(1, 0, 3, 2, 4).flatten(1, 2) for part in parts]  # each (B, P H, T, E)
-            q, k, v = heads if cache is None else self._update(cache, *heads)
+            q, k, v = heads if cache is None else self._update(cache, layer_index, *heads)
             y, maps = self._attend_slices_as_heads(q, k, v, mask, is_causal, output_attentions)
         return self.output.slices(y, bias=bias, interleaved=interleaved), maps
 
@@ -121,18 +124,20 @@ class LAttention(nn.Module):
             parts = [layer(part) for layer, part in zip(self.again, parts, strict=False)]
         return parts
 
-    def is_cached(self, cache: Any) -> bool:
+    def is_cached(self, cache: Any, layer_index: int | None = None) -> bool:
         """Whether the keys and values of the memory are in the cache already."""
-        return self.cross and cache is not None and bool(cache.is_updated.get(self.layer_index))
+        index = self.layer_index if layer_index is None else layer_index
+        return self.cross and cache is not None and bool(cache.is_updated.get(index))
 
-    def _update(self, cache: Any, q: Tensor, *new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _update(self, cache: Any, layer_index: int | None, q: Tensor, *new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The queries with all keys and values, the cached and the new ones, each (B, P H, T, E)."""
+        index = self.layer_index if layer_index is None else layer_index
         if not self.cross:
-            return q, *cache.update(*new, self.layer_index)
+            return q, *cache.update(*new, index)
         if new:
-            cache.cross_attention_cache.update(*new, self.layer_index)
-            cache.is_updated[self.layer_index] = True
-        layer = cache.cross_attention_cache.layers[self.layer_index]
+            cache.cross_attention_cache.update(*new, index)
+            cache.is_updated[index] = True
+        layer = cache.cross_attention_cache.layers[index]
         return q, layer.keys, layer.values
 
     def _attend_slices_as_batch(self, parts: list[Tensor], mask: Tensor | None, is_causal: bool) -> Tensor:
@@ -202,15 +207,7 @@ class LAttention(nn.Module):
 
 
 def _projection(config: LayerConfig, count: int) -> LLinear:
-    size = config.padded_size
-    return LLinear(
-        size,
-        count * size,
-        config.tube_length,
-        transform=None,
-        num_complex=config.num_complex,
-        backend=config.backend,
-    )
+    return projection(config, config.padded_size, count * config.padded_size)
 
 
 def _key_mask(mask: Tensor | None, xh: Tensor) -> Tensor | None:

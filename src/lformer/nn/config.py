@@ -11,6 +11,7 @@ from lformer.nn.tube_transform import LEARNED, num_complex_slices
 SCOPES = ("sublayer", "block")
 DOMAINS = ("transform", "original")
 PLACEMENTS = ("post", "pre")
+MIXINGS = ("attention", "fourier")
 ACTIVATIONS = ("relu", "gelu")
 BACKENDS = ("auto", "torch", "triton")
 
@@ -25,6 +26,9 @@ class LayerConfig:
     """Heads in total, over all slices: a multiple of the tube length."""
     intermediate_size: int | None = None
     """Width of the feed-forward's hidden activations over all slices; 4 D if None."""
+    token_mixing: str = "attention"
+    """How tokens meet in an encoder layer: "attention", or "fourier" (FNet), the real part of a DFT over the features
+    and tokens of every slice, which has no parameters."""
     hidden_act: str = "relu"
     """The feed-forward's sigma: "relu" or "gelu"."""
     tube_length: int = 4
@@ -38,6 +42,8 @@ class LayerConfig:
     """Where sigma acts: on the slices ("transform", the theorem) or between L^-1 and L ("original", the equation)."""
     positional: str = "standard"
     """How positions enter; a layer needs to know only whether it is "rope"."""
+    linear_rank: int | None = None
+    """R: every weight matrix of a slice is a product of two factors, N x R and R x M; full matrices if None."""
     interleave: bool = False
     """Shuffle features between slices before the second projection of every sublayer."""
     norm_placement: str = "post"
@@ -55,6 +61,7 @@ class LayerConfig:
         if self.intermediate_size is None:
             object.__setattr__(self, "intermediate_size", 4 * self.hidden_size)
         _positive(self, "intermediate_size")
+        _one_of(self, "token_mixing", MIXINGS)
         _one_of(self, "hidden_act", ACTIVATIONS)
         _one_of(self, "transform_scope", SCOPES)
         _one_of(self, "activation_domain", DOMAINS)
@@ -74,6 +81,10 @@ class LayerConfig:
                     f"transform={self.transform!r}: {error}; or {' or '.join(map(repr, LEARNED))}"
                 ) from None
         self._check_heads()
+        if self.linear_rank is not None:
+            self._check_rank()
+        if self.token_mixing == "fourier":
+            self._check_fourier()
         if self.positional == "rope":
             self._check_rope()
         if self.interleave:
@@ -130,6 +141,27 @@ class LayerConfig:
                 f"(hidden_size={self.hidden_size}, tube_length={p})"
             )
         raise ValueError(f"num_attention_heads={heads} {reason}; use {choices}")
+
+    def _check_rank(self) -> None:
+        _positive(self, "linear_rank")
+        assert self.linear_rank is not None
+        largest = min(self.slice_size, self.slice_intermediate_size)
+        if self.linear_rank > largest:
+            raise ValueError(
+                f"linear_rank={self.linear_rank} is more than the rank that a slice's matrices can have, which are "
+                f"{self.slice_size} or {self.slice_intermediate_size} wide; use at most {largest}, or None"
+            )
+
+    def _check_fourier(self) -> None:
+        for setting, given, remedy in (
+            ("positional='rope'", self.positional == "rope", "another positional, such as 'standard'"),
+            ("paper_counts=True", self.paper_counts, "paper_counts=False"),
+        ):
+            if given:
+                raise ValueError(
+                    f"{setting} is about queries and keys, and token_mixing='fourier' has none; "
+                    f"use {remedy}, or token_mixing='attention'"
+                )
 
     def _check_rope(self) -> None:
         if self.head_size % 2 == 0:

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from lformer.nn.folding import fold_slices
 from lformer.nn.layers import LDecoderLayer, LEncoderLayer
 from lformer.nn.tube_transform import TubeTransform
 
 
 def coupling(model: nn.Module, batch: dict[str, Any], *, probes: int = 4, seed: int = 0) -> list[float]:
-    """For every layer, the off-diagonal share of its slice Jacobian, from 0 (slices are independent) to 1.
+    """For every layer, the off-diagonal share of its slice Jacobian, from 0 (slices are independent) to 1. A layer that
+    is shared by several depths of a stack has a value for each of them.
 
     With J_kl the derivative of output slice k by input slice l, both in the transform domain, it is
     sum_{k != l} ||J_kl||_F^2 / sum_{k, l} ||J_kl||_F^2, at the activations that `batch` (the keyword arguments of the
@@ -23,22 +23,23 @@ def coupling(model: nn.Module, batch: dict[str, Any], *, probes: int = 4, seed: 
     if not layers:
         raise ValueError("coupling: the model has no LEncoderLayer or LDecoderLayer")
     calls = _record_calls(model, layers, batch)
-    generator = torch.Generator(device=calls[0]["x"].device).manual_seed(seed)
+    generator = torch.Generator(device=calls[0][1]["x"].device).manual_seed(seed)
     was_training = model.training
     model.eval()
     try:
-        return [_off_diagonal_share(layer, call, probes, generator) for layer, call in zip(layers, calls, strict=True)]
+        return [_off_diagonal_share(layer, call, probes, generator) for layer, call in calls]
     finally:
         model.train(was_training)
 
 
-def _record_calls(model: nn.Module, layers: list[Any], batch: dict[str, Any]) -> list[dict[str, Any]]:
-    """The arguments that each layer is called with when the model runs on the batch, by name."""
-    calls: dict[nn.Module, dict[str, Any]] = {}
+def _record_calls(model: nn.Module, layers: list[Any], batch: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
+    """The layers in the order in which the model calls them on the batch, each with its arguments by name."""
+    calls: list[tuple[Any, dict[str, Any]]] = []
 
     def record(layer: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         arguments = dict(inspect.signature(layer.forward).bind(*args, **options).arguments)
-        calls[layer] = {**arguments.pop("options", {}), **arguments}
+        if arguments["x"].ndim == 4:  # a layer that is given (B, T, D) calls itself with slices
+            calls.append((layer, {**arguments.pop("options", {}), **arguments}))
 
     was_training = model.training
     hooks = [layer.register_forward_pre_hook(record, with_kwargs=True) for layer in layers]
@@ -50,18 +51,14 @@ def _record_calls(model: nn.Module, layers: list[Any], batch: dict[str, Any]) ->
         model.train(was_training)
         for hook in hooks:
             hook.remove()
-    return [calls[layer] for layer in layers]
+    return calls
 
 
 def _off_diagonal_share(layer: Any, call: dict[str, Any], probes: int, generator: torch.Generator) -> float:
-    transform: TubeTransform = layer.transform or layer.attention.transform
+    transform: TubeTransform = layer.transform or layer.attention.transform or layer.feed_forward.transform
     p = layer.config.tube_length
     x = call["x"].detach()
-    if x.ndim == 3:
-        x = fold_slices(x, p)
     options = {name: value for name, value in call.items() if name not in ("x", "cache")}
-    if options.get("memory") is not None and options["memory"].ndim == 3:
-        options["memory"] = fold_slices(options["memory"], p)
     with torch.enable_grad():
         xh = transform(x).requires_grad_()
         yh = transform(layer(transform.inverse(xh), **options)[0])

@@ -8,6 +8,7 @@ from lformer.kernels import SIGMA, slice_ffn
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
 from lformer.nn.linear import LLinear
+from lformer.nn.low_rank import projection
 from lformer.nn.tube_transform import TubeTransform
 
 
@@ -31,13 +32,8 @@ class LFeedForward(nn.Module):
             TubeTransform(config.tube_length, config.transform, config.backend) if in_sublayer or in_hidden else None
         )
         size, inner = config.padded_size, config.slice_intermediate_size * config.tube_length
-        options: dict[str, Any] = {
-            "transform": None,
-            "num_complex": config.num_complex,
-            "backend": config.backend,
-        }
-        self.inner = LLinear(size, inner, config.tube_length, **options)
-        self.outer = LLinear(inner, size, config.tube_length, **options)
+        self.inner = projection(config, size, inner)
+        self.outer = projection(config, inner, size)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim == 3:
@@ -51,7 +47,7 @@ class LFeedForward(nn.Module):
         """The network in the transform domain: (P, B, T, M) -> (P, B, T, M). bias=False leaves the outer one out."""
         config = self.config
         in_transform = config.activation_domain == "transform"
-        # Subclasses, such as a quantised LLinear, have no weight to hand over.
+        # Subclasses, quantised or of low rank, have no weight to hand over.
         if in_transform and not config.num_complex and type(self.inner) is type(self.outer) is LLinear:
             assert self.inner.bias is not None
             return slice_ffn(

@@ -21,6 +21,7 @@ from lformer.nn.attention import LAttention
 from lformer.nn.config import LayerConfig
 from lformer.nn.feed_forward import LFeedForward
 from lformer.nn.folding import fold_slices, unfold_slices
+from lformer.nn.fourier import FourierMixing
 from lformer.nn.linear import LLinear
 from lformer.nn.norm import TensorLayerNorm
 from lformer.nn.tube_transform import TubeTransform
@@ -42,7 +43,7 @@ class Entry(NamedTuple):
 class _Layer(GradientCheckpointingLayer):
     """What encoder and decoder layers share: the way from one sublayer to the next, and the transforms of a block."""
 
-    attention: LAttention
+    attention: LAttention | FourierMixing
     attention_norm: TensorLayerNorm
 
     def __init__(self, config: Any) -> None:
@@ -76,7 +77,7 @@ class _Layer(GradientCheckpointingLayer):
         self,
         y: Tensor,
         x: Tensor,
-        last: LLinear,
+        last: LLinear | None,
         sublayer: nn.Module,
         norm: TensorLayerNorm,
         following: Entry | None,
@@ -88,7 +89,7 @@ class _Layer(GradientCheckpointingLayer):
         dropout = self.config.hidden_dropout_prob if self.training else 0.0
         transform = getattr(sublayer, "transform", None) if self.transform is None else None
         inverse = None if transform is None else transform.matrices()[1]
-        bias = last.bias if self._leaves_bias(x) else None
+        bias = last.bias if last is not None and self._leaves_bias(x) else None
         if not self.is_post and (following is None or following.norm is None):
             if bias is not None:
                 y = y + bias[:, None, None]
@@ -116,7 +117,7 @@ class _Layer(GradientCheckpointingLayer):
         )
 
     def _attend(
-        self, attention: LAttention, xh: Tensor, *memory: Tensor, **options: Any
+        self, attention: LAttention | FourierMixing, xh: Tensor, *memory: Tensor, **options: Any
     ) -> tuple[Tensor, Tensor | None]:
         return attention.slices(xh, *memory, bias=not self._leaves_bias(xh), **options)
 
@@ -136,12 +137,14 @@ class LEncoderLayer(_Layer):
     """X' = TLN(X + MHA_L(X)), Y = TLN(X' + TFFN(X')). paper: Def. tensor encoder layer.
 
     Shapes: (P, B, T, M) -> same, or (B, T, D) -> same. The second value returned is the attention maps, or None.
-    For tube_length=1 it is `torch.nn.TransformerEncoderLayer`.
+    For tube_length=1 it is `torch.nn.TransformerEncoderLayer`. With token_mixing="fourier" `FourierMixing` is in the
+    place of MHA_L.
     """
 
     def __init__(self, config: Any, layer_index: int = 0) -> None:
         super().__init__(config)
-        self.attention = LAttention(config, layer_index=layer_index)
+        mixes_by_fourier = self.config.token_mixing == "fourier"
+        self.attention = FourierMixing() if mixes_by_fourier else LAttention(config, layer_index=layer_index)
         self.attention_norm = self._norm()
         self.feed_forward = LFeedForward(config)
         self.feed_forward_norm = self._norm()
@@ -155,7 +158,8 @@ class LEncoderLayer(_Layer):
         following: Entry | None = None,
         **options: Any,
     ) -> tuple[Any, ...]:
-        """`mask` and the options (is_causal, rotary, cache, output_attentions) are those of `LAttention.slices`.
+        """`mask` and the options (is_causal, rotary, cache, layer_index, output_attentions) are those of
+        `LAttention.slices`.
 
         With `following`, what stands after this layer in a stack, its input is returned as a third value.
         """
@@ -184,8 +188,15 @@ class LDecoderLayer(_Layer):
     self-attention and cross-attention, or None. For tube_length=1 it is `torch.nn.TransformerDecoderLayer`.
     """
 
+    attention: LAttention
+
     def __init__(self, config: Any, layer_index: int = 0, *, cross_attention: bool = False) -> None:
         super().__init__(config)
+        if self.config.token_mixing == "fourier":
+            raise ValueError(
+                "token_mixing='fourier' mixes every token with all others, later ones too: it is for encoders; "
+                "use token_mixing='attention' for a decoder"
+            )
         self.attention = LAttention(config, layer_index=layer_index)
         self.attention_norm = self._norm()
         if cross_attention:
@@ -205,12 +216,14 @@ class LDecoderLayer(_Layer):
         is_causal: bool | None = None,
         rotary: tuple[Tensor, Tensor] | None = None,
         cache: Any = None,
+        layer_index: int | None = None,
         output_attentions: bool = False,
         xh: Tensor | None = None,
         following: Entry | None = None,
     ) -> tuple[Any, ...]:
         """Without a mask the self-attention is causal; several tokens after those of a cache need a mask that says so.
-        `cache` is a Cache of transformers, or an EncoderDecoderCache where there is a memory.
+        `cache` is a Cache of transformers, or an EncoderDecoderCache where there is a memory; `layer_index` is the
+        place in it where one layer serves at several depths of a stack.
 
         With `following`, what stands after this layer in a stack, its input is returned as a last value.
         """
@@ -225,6 +238,7 @@ class LDecoderLayer(_Layer):
                 is_causal=is_causal,
                 rotary=rotary,
                 cache=cache,
+                layer_index=layer_index,
                 output_attentions=output_attentions,
             )
             return unfold_slices(y, self.config.hidden_size), maps[0], maps[1]
@@ -243,6 +257,7 @@ class LDecoderLayer(_Layer):
             is_causal=is_causal,
             rotary=rotary,
             cache=getattr(cache, "self_attention_cache", cache),
+            layer_index=layer_index,
             output_attentions=output_attentions,
         )
         feed = self._before(self.feed_forward, self.feed_forward_norm)
@@ -253,7 +268,14 @@ class LDecoderLayer(_Layer):
             cross = self._before(self.cross_attention, self.cross_attention_norm)
             x, xh = self._join(y, x, self.attention.output, self.attention, self.attention_norm, cross)
             assert xh is not None
-            y, cross_maps = self._attend_memory(xh, memory, memory_mask, cache, output_attentions)
+            y, cross_maps = self._attend_memory(
+                xh,
+                memory,
+                mask=memory_mask,
+                cache=cache,
+                layer_index=layer_index,
+                output_attentions=output_attentions,
+            )
             last = self.cross_attention.output
             x, xh = self._join(y, x, last, self.cross_attention, self.cross_attention_norm, feed)
         assert xh is not None
@@ -263,10 +285,10 @@ class LDecoderLayer(_Layer):
         return (x, maps, cross_maps) if following is None else (x, maps, cross_maps, xh)
 
     def _attend_memory(
-        self, xh: Tensor, memory: Any, mask: Tensor | None, cache: Any, output_attentions: bool
+        self, xh: Tensor, memory: Any, *, cache: Any, layer_index: int | None, **options: Any
     ) -> tuple[Tensor, Tensor | None]:
         attention = self.cross_attention
         transform = self.transform or attention.transform
-        if transform is not None and not attention.is_cached(cache):
+        if transform is not None and not attention.is_cached(cache, layer_index):
             memory = transform(memory)
-        return self._attend(attention, xh, memory, mask=mask, cache=cache, output_attentions=output_attentions)
+        return self._attend(attention, xh, memory, cache=cache, layer_index=layer_index, **options)

@@ -69,20 +69,23 @@ class LLinear(nn.Module):
 
         bias=False leaves the bias to whoever comes next; `interleaved` multiplies interleave_slices(xh).
         """
-        own = self.bias if bias else None
+        return self._product(xh, self.weight, self.bias if bias else None, interleaved)
+
+    def _product(self, xh: Tensor, weight: Tensor, bias: Tensor | None, interleaved: bool = False) -> Tensor:
+        """xh_k W_k^T + b_k for every slice, real or complex."""
         if self.num_complex:
             use_triton(self.backend, xh, unsupported="slices of the DFT are complex, and the kernels are real")
-            y = self._complex_product(interleave_slices(xh) if interleaved else xh)
-            return y if own is None else y + own.view(len(own), *[1] * (y.ndim - 2), -1)
-        return slice_linear(xh, self.weight, own, interleaved=interleaved, backend=self.backend)
+            y = self._complex_product(interleave_slices(xh) if interleaved else xh, weight)
+            return y if bias is None else y + bias.view(len(bias), *[1] * (y.ndim - 2), -1)
+        return slice_linear(xh, weight, bias, interleaved=interleaved, backend=self.backend)
 
-    def _complex_product(self, xh: Tensor) -> Tensor:
+    def _complex_product(self, xh: Tensor, weight: Tensor) -> Tensor:
         """(Xr + i Xi)(Wr + i Wi)^T as one real product: [Xr, Xi] [[Wr, -Wi], [Wi, Wr]]^T."""
         rows = xh.flatten(1, -2)
         c = self.num_complex
         r = self.tube_length - 2 * c
-        real = torch.bmm(rows[:r], self.weight[:r].mT)
-        w_re, w_im = self.weight[r : r + c], self.weight[r + c :]
+        real = torch.bmm(rows[:r], weight[:r].mT)
+        w_re, w_im = weight[r : r + c], weight[r + c :]
         block = torch.cat([torch.cat([w_re, -w_im], dim=-1), torch.cat([w_im, w_re], dim=-1)], dim=-2)
         pair = torch.cat([rows[r : r + c], rows[r + c :]], dim=-1)
         y_re, y_im = torch.bmm(pair, block.mT).chunk(2, dim=-1)

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from lformer.nn import LLinear
+from lformer.nn import LLinear, LowRankLLinear
 from lformer.train.recipe import Recipe
 
 
@@ -32,5 +32,6 @@ def _factors(model: nn.Module, recipe: Recipe) -> dict[str, float]:
         # Adam's steps do not shrink with the fan-in, so that the rate has to: 1/M for a slice, against 1/D.
         for name, module in model.named_modules():
             if isinstance(module, LLinear):
-                factors[f"{name}.weight"] = float(module.tube_length)
+                reads_slices = "right" if isinstance(module, LowRankLLinear) else "weight"
+                factors[f"{name}.{reads_slices}"] = float(module.tube_length)
     return factors

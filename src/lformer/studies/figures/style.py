@@ -11,7 +11,6 @@ from html import escape
 from typing import Any
 
 import matplotlib as mpl
-from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
@@ -26,7 +25,7 @@ MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 STYLE: Any = {
     **dict.fromkeys(["text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"], INK),
     "text.parse_math": False,  # a dollar sign in the name of a run is a dollar sign
-    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.prop_cycle": f"cycler('color', {COLOURS})",
     "svg.fonttype": "none",
     "font.size": 9.0,
     "axes.titlesize": 9.0,

@@ -225,6 +225,30 @@ def presets() -> None:
     Console().print(table)
 
 
+@app.command()
+def report(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="A study (a folder with results.json), or folders of runs.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to; report/ in the study, or here for runs, if left out.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the study's tables to this Markdown file; the rest only with --out.")
+    ] = None,
+) -> None:
+    """Make tables, figures and a page to read from the results of a study, or a page that compares runs.
+
+    Examples:
+    lformer report runs/paper
+    lformer report runs/paper --markdown docs/results.md
+    lformer report runs/quickstart/std runs/quickstart/t4 --out comparison
+    """
+    for path in verbs.report(paths, out, title, markdown):
+        typer.echo(f"wrote {path}")
+
+
 BenchShapes = Annotated[
     str | None,
     typer.Option(metavar="BxTxd,...", help="Shapes, as in 64x128x768,8x128x256; a standard list if left out."),

@@ -23,7 +23,7 @@ from lformer.models import (
     LFormerForSequenceClassification,
 )
 from lformer.settings import UserError, apply_settings
-from lformer.studies import classify
+from lformer.studies import classify, is_study, write_markdown, write_report, write_study_report
 from lformer.studies import quickstart as run_quickstart
 from lformer.train import PRESETS, TASKS, DataSettings, Diverged, Interrupted, Preset, Recipe, RunFolder, make_task
 from lformer.train import evaluate as evaluate_model
@@ -222,6 +222,26 @@ def export(run: Path, out: Path) -> Path:
     from lformer.models.export import export_onnx
 
     return export_onnx(load_model(run)[0], out)
+
+
+def report(paths: list[Path], out: Path | None, title: str | None, markdown: Path | None) -> list[Path]:
+    """The report of a study, or of runs; returns the files that were written."""
+    studies = [path for path in paths if is_study(path)]
+    if studies and len(paths) > 1:
+        raise UserError(f"{studies[0]} is a study: give one study alone, or folders of runs")
+    if out is not None and out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file; --out takes a folder")
+    if not studies:
+        if markdown is not None:
+            raise UserError("--markdown needs a study: a folder with results.json")
+        for path in paths:
+            if not RunFolder(path).is_started:
+                raise UserError(f"{path} holds neither a study (results.json) nor a run (run.json)")
+        return [write_report(paths, (out or Path("report")) / "report.html", title or "lformer: runs compared")]
+    if markdown is None:
+        return write_study_report(studies[0], out, title)
+    written = write_study_report(studies[0], out, title) if out is not None else []
+    return [*written, write_markdown(studies[0], markdown)]
 
 
 def bench_loop(hidden_size: int, tube_length: int, steps: int, batch_size: int) -> list[dict[str, Any]]:

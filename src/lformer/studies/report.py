@@ -1,17 +1,15 @@
-"""Runs as one HTML page: a table to sort, curves, confusion matrices, and what they were made with.
+"""Runs as one HTML page: a table to sort, curves, confusion matrices, and what they were made with."""
 
-The page holds everything that it shows and runs from a file, without a network.
-"""
-
-from html import escape
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from lformer.settings import UserError
 from lformer.studies.facts import RunFacts, collect
-from lformer.studies.figures import accuracy_figure, confusion_figure, loss_figure
-from lformer.studies.page import PAGE
+from lformer.studies.figures.confusion import CONFUSION
+from lformer.studies.figures.runs import accuracy_figure, confusion_figure, loss_figure
+from lformer.studies.page import Section, environment_html, figure_html, render_page
+from lformer.studies.tables.cells import Cell, Column, StudyTable, Text, number
+from lformer.studies.tables.rendering import html
 from lformer.train.files import write_text
 
 # heading, decimals, value of a run
@@ -39,43 +37,30 @@ def write_report(runs: list[Path], out: Path, title: str) -> Path:
 def render(runs: list[RunFacts], title: str) -> str:
     """The page as text."""
     sections = [
-        _section("Runs", comparison_table(runs)),
-        _section("Training", "\n".join(_figure(svg, about) for svg, about in _curves(runs))),
+        Section("runs", "Runs", html(comparison_table(runs))),
+        Section("training", "Training", "\n".join(figure_html(svg, about) for svg, about in _curves(runs))),
         *(
-            _section(f"Confusion on the test split: {run.name}", _figure(confusion_figure(run), CONFUSION))
-            for run in runs
+            Section(
+                f"confusion-{i}",
+                f"Confusion on the test split: {run.name}",
+                figure_html(confusion_figure(run), CONFUSION),
+            )
+            for i, run in enumerate(runs)
             if run.confusion is not None
         ),
-        _section("Made with", environment_table(runs)),
+        Section("made-with", "Made with", environment_html({run.name: run.environment for run in runs})),
     ]
-    return Template(PAGE).substitute(title=escape(title), body="\n".join(sections))
+    return render_page(title, sections)
 
 
-CONFUSION = "Rows are true classes, columns predicted ones; the colour is the share of the row, the number a count."
-
-
-def comparison_table(runs: list[RunFacts]) -> str:
-    """One row a run; a click on a heading sorts."""
-    headings = ["run", *(name for name, _, _ in COLUMNS)]
-    head = "".join(f'<th scope="col"><button type="button">{escape(name)}</button></th>' for name in headings)
-    rows = "\n".join(_row(run) for run in runs)
-    return f'<table class="sortable"><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>'
-
-
-def environment_table(runs: list[RunFacts]) -> str:
-    """Versions, device and command; what is the same in all runs once, what differs for each."""
-    merged: dict[str, dict[str, str]] = {}
-    for run in runs:
-        for name, value in _flat(run.environment).items():
-            merged.setdefault(name, {})[run.name] = str(value)
-    rows = []
-    for name, values in merged.items():
-        if len(set(values.values())) == 1 and len(values) == len(runs):
-            shown = [next(iter(values.values()))]
-        else:
-            shown = [f"{run}: {value}" for run, value in values.items()]
-        rows.append(f'<tr><th scope="row">{escape(name)}</th><td>{"<br>".join(map(escape, shown))}</td></tr>')
-    return f'<table class="plain"><tbody>{"".join(rows)}</tbody></table>'
+def comparison_table(runs: list[RunFacts]) -> StudyTable:
+    """One row a run."""
+    rows: list[list[Cell]] = [
+        [Text(run.name), *(number(read(run), decimals, "the run has none") for _, decimals, read in COLUMNS)]
+        for run in runs
+    ]
+    columns = [Column("run"), *(Column(heading) for heading, _, _ in COLUMNS)]
+    return StudyTable(key="runs", title="Runs", note="", columns=columns, rows=rows)
 
 
 def _curves(runs: list[RunFacts]) -> list[tuple[str, str]]:
@@ -83,30 +68,3 @@ def _curves(runs: list[RunFacts]) -> list[tuple[str, str]]:
     if any(run.accuracies for run in runs):
         found.append((accuracy_figure(runs), "Accuracy on the validation split after every epoch."))
     return found
-
-
-def _row(run: RunFacts) -> str:
-    cells = [f'<th scope="row">{escape(run.name)}</th>']
-    for _, decimals, read in COLUMNS:
-        value = read(run)
-        shown = "–" if value is None else f"{value:,.{decimals}f}"
-        cells.append(f'<td data-value="{"" if value is None else float(value)!r}">{shown}</td>')
-    return f"<tr>{''.join(cells)}</tr>"
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, prefix)
-        elif value is not None:
-            flat[f"{prefix}{name}"] = value
-    return flat
-
-
-def _section(heading: str, content: str) -> str:
-    return f"<section><h2>{escape(heading)}</h2>\n{content}\n</section>"
-
-
-def _figure(svg: str, caption: str) -> str:
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"

@@ -1,0 +1,93 @@
+"""A study as people read it: one HTML page, the tables for documents and papers, the figures as pictures."""
+
+from pathlib import Path
+from typing import Any
+
+from lformer.settings import UserError
+from lformer.studies.figures import StudyFigure, study_figures
+from lformer.studies.figures.style import inline_svg, png_file, svg_file
+from lformer.studies.page import Section, environment_html, figure_html, render_page
+from lformer.studies.results import FILE, Results
+from lformer.studies.tables import StudyTable, study_tables
+from lformer.studies.tables.rendering import comma_separated, html, latex, markdown, markdown_text
+from lformer.train.files import write_bytes, write_text
+
+FORMATS = {"md": markdown, "tex": latex, "csv": comma_separated}
+
+
+def is_study(path: Path) -> bool:
+    """Whether a path is to be read as a study: its file, or the folder that holds it."""
+    return path.is_file() or (path / FILE).is_file()
+
+
+def write_study_report(study: Path, out: Path | None = None, title: str | None = None) -> list[Path]:
+    """The report of a study into a folder, `report` beside its results if none is named; returns what was written."""
+    results = Results.read(study)
+    out = out or (study if study.is_dir() else study.parent) / "report"
+    tables, figures = study_tables(results), study_figures(results)
+    page = study_page(results, tables, figures, title or f"lformer: the study {results.study}")
+    written = []
+    try:
+        for folder in ("tables", "figures"):
+            (out / folder).mkdir(parents=True, exist_ok=True)
+        for table in tables:
+            for suffix, render in FORMATS.items():
+                written.append(out / "tables" / f"{table.key}.{suffix}")
+                write_text(written[-1], render(table))
+        for figure in figures:
+            pictures = {"png": png_file(figure.figure), "svg": svg_file(figure.figure, figure.title)}
+            for suffix, content in pictures.items():
+                written.append(out / "figures" / f"{figure.key}.{suffix}")
+                write_bytes(written[-1], content)
+        written.append(out / "report.html")
+        write_text(written[-1], page)
+    except OSError as error:
+        raise UserError(f"the report cannot be written to {out}: {error.strerror}") from None
+    return written
+
+
+def write_markdown(study: Path, file: Path) -> Path:
+    """The tables of a study as one Markdown file, which is replaced."""
+    text = docs_tables(Results.read(study))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, text)
+    except OSError as error:
+        raise UserError(f"{file} cannot be written: {error.strerror}") from None
+    return file
+
+
+def docs_tables(results: Results) -> str:
+    """All the tables as one Markdown text, whose first line says what they were made with."""
+    lines = [f"{markdown_text(made_with(results))}\n", *(markdown(table) for table in study_tables(results))]
+    return "\n".join(lines)
+
+
+def study_page(results: Results, tables: list[StudyTable], figures: list[StudyFigure], title: str) -> str:
+    """The page as text: every table with the figures that stand beside it."""
+    sections = []
+    for table in tables:
+        pictures = [_figure(figure) for figure in figures if figure.beside == table.key]
+        sections.append(Section(table.key, table.title, "\n".join([html(table), *pictures])))
+    sections.append(Section("made-with", "Made with", environment_html({results.study: results.environment})))
+    return render_page(title, sections, made_with(results))
+
+
+def made_with(results: Results) -> str:
+    """Study, command, device, versions and commit in one sentence."""
+    environment: dict[str, Any] = results.environment
+    packages = {name: version for name, version in (environment.get("packages") or {}).items() if version}
+    versions = [f"{name} {version}" for name, version in packages.items()]
+    if environment.get("python"):
+        versions.append(f"Python {environment['python']}")
+    command = environment.get("command") or "an unknown command"
+    return (
+        f'Study {results.study}, scale {results.scale}: made by "{command}"'
+        f" on {environment.get('device') or 'an unknown device'}"
+        f" with {', '.join(versions) or 'unknown versions'}"
+        f" at commit {environment.get('commit') or 'unknown'}."
+    )
+
+
+def _figure(figure: StudyFigure) -> str:
+    return figure_html(inline_svg(figure.figure, figure.title), figure.caption)

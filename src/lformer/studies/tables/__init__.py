@@ -1,0 +1,36 @@
+"""The tables of a study, each made by one function of its results."""
+
+from lformer.studies.results import Results
+from lformer.studies.tables.accuracy import accuracy_table, matched_table, positions_table, summary_table
+from lformer.studies.tables.cells import Cell, Column, Missing, Number, Spread, StudyTable, Text
+from lformer.studies.tables.parameters import breakdown_table
+from lformer.studies.tables.speed import relative_speed_table, seconds_table, speed_table
+from lformer.studies.tables.trials import (
+    comparisons_table,
+    compressed_table,
+    missing_table,
+    repeated_table,
+    tuning_table,
+)
+
+__all__ = ["Cell", "Column", "Missing", "Number", "Spread", "StudyTable", "Text", "study_tables"]
+
+BEHIND = [
+    matched_table,
+    positions_table,
+    breakdown_table,
+    comparisons_table,
+    speed_table,
+    relative_speed_table,
+    compressed_table,
+    tuning_table,
+    repeated_table,
+    seconds_table,
+    missing_table,
+]
+
+
+def study_tables(results: Results) -> list[StudyTable]:
+    """All tables that have something to show, in the order in which they are read."""
+    found = [summary_table(results), *(accuracy_table(results, group) for group in results.groups)]
+    return [table for table in [*found, *(make(results) for make in BEHIND)] if table is not None]

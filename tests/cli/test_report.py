@@ -1,0 +1,78 @@
+"""`lformer report` on a study and on runs."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lformer.studies.results import Results
+
+Run = Callable[..., int]
+Refused = Callable[..., str]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """The folder of a study in which one run is missing."""
+    groups = {"g": {"title": "G", "data": "Mine.", "labels": ["a", "b"]}}
+    folder = tmp_path / "study"
+    folder.mkdir()
+    Results(study="s", scale="full", groups=groups, runs=[], missing=["g/Std/seed-1: stopped"]).write(
+        folder / "results.json"
+    )
+    return folder
+
+
+def test_a_study(lformer: Run, study: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert lformer("report", study) == 0
+    written = capsys.readouterr().out.splitlines()
+    assert written[-1] == f"wrote {study / 'report' / 'report.html'}"
+    assert f"wrote {study / 'report' / 'tables' / 'missing.tex'}" in written
+    out = tmp_path / "new" / "place"
+    assert lformer("report", study / "results.json", "--out", out, "--title", "Mine & <yours>") == 0
+    assert "<h1>Mine &amp; &lt;yours&gt;</h1>" in (out / "report.html").read_text(encoding="utf-8")
+    assert (out / "tables" / "missing.md").is_file()
+
+
+def test_a_study_as_markdown(lformer: Run, study: Path, tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "docs" / "results.md"
+    assert lformer("report", study, "--markdown", file) == 0
+    assert capsys.readouterr().out == f"wrote {file}\n"
+    assert "| G | Std | seed-1 | stopped |" in file.read_text(encoding="utf-8")
+    assert not (study / "report").exists()
+
+
+def test_runs(lformer: Run, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert lformer("report", run_folder) == 0
+    assert capsys.readouterr().out == f"wrote {Path('report', 'report.html')}\n"
+    assert lformer("report", run_folder, run_folder, "--out", tmp_path / "other", "--title", "Two") == 0
+    page = (tmp_path / "other" / "report.html").read_text(encoding="utf-8")
+    accuracy = json.loads((run_folder / "result.json").read_text())["test"]["accuracy"]
+    assert page.count(f"{accuracy:.4f}") >= 2
+
+
+def test_mistakes(refused: Refused, study: Path, run_folder: Path, tmp_path: Path) -> None:
+    assert "neither a study (results.json) nor a run (run.json)" in refused("report", tmp_path)
+    assert "neither a study" in refused("report", tmp_path / "nowhere")
+    assert "neither a study" in refused("report", run_folder, tmp_path)
+    assert "one study alone" in refused("report", study, run_folder)
+    assert "--markdown needs a study" in refused("report", run_folder, "--markdown", tmp_path / "x.md")
+    (tmp_path / "file").write_text("mine")
+    assert "is a file" in refused("report", study, "--out", tmp_path / "file")
+    assert "cannot be written" in refused("report", study, "--out", tmp_path / "file" / "below")
+    assert "cannot be written" in refused("report", study, "--markdown", tmp_path / "file" / "x.md")
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"format": "x"}', '{"format": "lformer-study", "version": 7}', "\xff"])
+def test_damaged_results(refused: Refused, tmp_path: Path, text: str) -> None:
+    (tmp_path / "results.json").write_bytes(text.encode("latin-1"))
+    assert "does not hold the results of a study" in refused("report", tmp_path)
+
+
+def test_results_with_fields_of_the_wrong_kind(refused: Refused, study: Path) -> None:
+    found = json.loads((study / "results.json").read_text())
+    (study / "results.json").write_text(json.dumps({**found, "runs": [{"group": "g"}]}))
+    assert "does not hold the results of a study" in refused("report", study)

@@ -26,6 +26,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "fourier, block": {"token_mixing": "fourier", "transform_scope": "block"},
     "low rank": {"linear_rank": 5},
     "low rank, dft": {"linear_rank": 5, "transform": "dft", "paper_counts": True},
+    "qk_norm": {"qk_norm": True},
     "causal": {"is_decoder": True},
     "tensor head": {"is_decoder": True, "output_projection": "tensor", "tie_word_embeddings": False},
     "encoder-decoder": {"is_encoder_decoder": True},

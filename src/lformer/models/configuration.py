@@ -26,6 +26,7 @@ class LFormerConfig(PreTrainedConfig):
         num_attention_heads: heads in total, over all slices; a multiple of `tube_length`.
         token_mixing: "attention", or for encoders "fourier": a parameter-free DFT over the features and tokens of every
             slice (FNet). It sees how long the padded batch is.
+        qk_norm: RMS norm of queries and keys over the features of a head, with a learned scale per slice.
         intermediate_size: feed-forward width over all slices; 4 D if None.
         hidden_act: "relu" or "gelu".
         max_position_embeddings: longest input.
@@ -64,6 +65,7 @@ class LFormerConfig(PreTrainedConfig):
     num_decoder_layers: int | None = None
     num_attention_heads: int = 4
     token_mixing: str = "attention"
+    qk_norm: bool = False
     intermediate_size: int | None = None
     hidden_act: str = "relu"
     max_position_embeddings: int = 128

@@ -29,6 +29,8 @@ class LayerConfig:
     token_mixing: str = "attention"
     """How tokens meet in an encoder layer: "attention", or "fourier" (FNet), the real part of a DFT over the features
     and tokens of every slice, which has no parameters."""
+    qk_norm: bool = False
+    """RMS norm of queries and keys over the features of a head, with a learned scale per slice."""
     hidden_act: str = "relu"
     """The feed-forward's sigma: "relu" or "gelu"."""
     tube_length: int = 4
@@ -61,6 +63,7 @@ class LayerConfig:
         if self.intermediate_size is None:
             object.__setattr__(self, "intermediate_size", 4 * self.hidden_size)
         _positive(self, "intermediate_size")
+        _flag(self, "qk_norm")
         _one_of(self, "token_mixing", MIXINGS)
         _one_of(self, "hidden_act", ACTIVATIONS)
         _one_of(self, "transform_scope", SCOPES)
@@ -85,6 +88,11 @@ class LayerConfig:
             self._check_rank()
         if self.token_mixing == "fourier":
             self._check_fourier()
+        if self.qk_norm and self.num_complex:
+            raise ValueError(
+                f"qk_norm=True is for real queries and keys, and those of transform={self.transform!r} are complex; "
+                "use a real transform such as 'dct' or 'hartley', or qk_norm=False"
+            )
         if self.positional == "rope":
             self._check_rope()
         if self.interleave:
@@ -156,6 +164,7 @@ class LayerConfig:
         for setting, given, remedy in (
             ("positional='rope'", self.positional == "rope", "another positional, such as 'standard'"),
             ("paper_counts=True", self.paper_counts, "paper_counts=False"),
+            ("qk_norm=True", self.qk_norm, "qk_norm=False"),
         ):
             if given:
                 raise ValueError(
@@ -197,6 +206,12 @@ def _positive(config: LayerConfig, *names: str) -> None:
         value = getattr(config, name)
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+
+
+def _flag(config: LayerConfig, *names: str) -> None:
+    for name in names:
+        if not isinstance(getattr(config, name), bool):
+            raise ValueError(f"{name}={getattr(config, name)!r} must be True or False")
 
 
 def _one_of(config: LayerConfig, name: str, choices: tuple[str, ...]) -> None:

@@ -66,4 +66,5 @@ def test_what_options_add():
     assert count(positional="learned") == plain + 128 * d
     assert count(positional="learned-alpha") == plain + p
     assert count(qk_norm=True) == plain + 2 * 2 * p * 2  # of queries and keys in both layers, heads of 2 features
+    assert count(gated=True) == plain + 2 * p * (4 * 8 + 8)  # M F + F more in every slice of both layers
     assert count(norm_placement="pre") == plain + 2 * d  # a norm after the stack

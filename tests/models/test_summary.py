@@ -27,6 +27,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "low rank": {"linear_rank": 5},
     "low rank, dft": {"linear_rank": 5, "transform": "dft", "paper_counts": True},
     "qk_norm": {"qk_norm": True},
+    "gated": {"gated": True, "hidden_act": "silu"},
+    "gated, original, low rank": {"gated": True, "activation_domain": "original", "linear_rank": 6},
     "causal": {"is_decoder": True},
     "tensor head": {"is_decoder": True, "output_projection": "tensor", "tie_word_embeddings": False},
     "encoder-decoder": {"is_encoder_decoder": True},

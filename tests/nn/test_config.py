@@ -21,7 +21,7 @@ REFUSED = [
     ({"intermediate_size": 0}, "intermediate_size=0 must be"),
     ({"transform": "wavelet"}, "no transform is called 'wavelet'; there are dct, dst"),
     ({"transform": "hadamard", "tube_length": 2 * 3, "hidden_size": 24, "num_attention_heads": 6}, "power"),
-    ({"hidden_act": "swish"}, "hidden_act='swish' is not one of 'relu', 'gelu'"),
+    ({"hidden_act": "swish"}, "hidden_act='swish' is not one of 'relu', 'gelu', 'silu'"),
     ({"token_mixing": "mlp"}, "token_mixing='mlp' is not one of 'attention', 'fourier'"),
     ({"token_mixing": "fourier", "positional": "rope"}, r"positional='rope' is about queries.*such as 'standard', or"),
     (
@@ -34,6 +34,7 @@ REFUSED = [
     ({"token_mixing": "fourier", "qk_norm": True}, r"qk_norm=True is about queries.*; use qk_norm=False, or"),
     ({"qk_norm": True, "transform": "dft"}, r"transform='dft' are complex; use a real transform such as 'dct'"),
     ({"qk_norm": "yes"}, "qk_norm='yes' must be True or False"),
+    ({"gated": 1}, "gated=1 must be True or False"),
     ({"transform_scope": "layer"}, "transform_scope='layer' is not one of 'sublayer', 'block'"),
     ({"activation_domain": "fourier"}, "activation_domain='fourier' is not one of 'transform', 'original'"),
     ({"positional": "alibi"}, "positional='alibi' is not one of 'standard'"),

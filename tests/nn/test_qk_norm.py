@@ -9,6 +9,7 @@ from .cases import (
     HEAD_SIZE,
     HEADS,
     WIDTH,
+    assert_block_diagonal,
     assert_close,
     assert_differs,
     assert_parity,
@@ -118,10 +119,4 @@ def test_half_precision_is_normed_in_float32():
 
 
 def test_slices_stay_apart():
-    layer = randomize(LAttention(make_config("identity", 4, **QK)))
-    xh = randn(4, B, T, WIDTH)
-    changed = xh.clone()
-    changed[1] += 1
-    before, after = layer.slices(xh)[0], layer.slices(changed)[0]
-    assert torch.equal(before[[0, 2, 3]], after[[0, 2, 3]])
-    assert_differs(before[1], after[1])
+    assert_block_diagonal(randomize(LAttention(make_config("identity", 4, **QK))))

@@ -28,7 +28,8 @@ class LFormerConfig(PreTrainedConfig):
             slice (FNet). It sees how long the padded batch is.
         qk_norm: RMS norm of queries and keys over the features of a head, with a learned scale per slice.
         intermediate_size: feed-forward width over all slices; 4 D if None.
-        hidden_act: "relu" or "gelu".
+        hidden_act: "relu", "gelu" or "silu".
+        gated: a gated feed-forward: its inner projection is twice as wide, and sigma of one half multiplies the other.
         max_position_embeddings: longest input.
         hidden_dropout_prob, attention_probs_dropout_prob, classifier_dropout: dropout rates.
         layer_norm_eps: added to the variance by the norms.
@@ -68,6 +69,7 @@ class LFormerConfig(PreTrainedConfig):
     qk_norm: bool = False
     intermediate_size: int | None = None
     hidden_act: str = "relu"
+    gated: bool = False
     max_position_embeddings: int = 128
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lformer.algebra import get_transform
+from lformer.nn.activations import ACTIVATIONS
 from lformer.nn.folding import slice_width
 from lformer.nn.positions import STRATEGIES
 from lformer.nn.tube_transform import LEARNED, num_complex_slices
@@ -12,7 +13,6 @@ SCOPES = ("sublayer", "block")
 DOMAINS = ("transform", "original")
 PLACEMENTS = ("post", "pre")
 MIXINGS = ("attention", "fourier")
-ACTIVATIONS = ("relu", "gelu")
 BACKENDS = ("auto", "torch", "triton")
 
 
@@ -32,7 +32,9 @@ class LayerConfig:
     qk_norm: bool = False
     """RMS norm of queries and keys over the features of a head, with a learned scale per slice."""
     hidden_act: str = "relu"
-    """The feed-forward's sigma: "relu" or "gelu"."""
+    """The feed-forward's sigma: "relu", "gelu" or "silu"."""
+    gated: bool = False
+    """Two inner projections in place of one, the second multiplied by sigma of the first."""
     tube_length: int = 4
     """P, the number of slices; 1 is the standard Transformer."""
     transform: str = "dct"
@@ -63,9 +65,9 @@ class LayerConfig:
         if self.intermediate_size is None:
             object.__setattr__(self, "intermediate_size", 4 * self.hidden_size)
         _positive(self, "intermediate_size")
-        _flag(self, "qk_norm")
+        _flag(self, "qk_norm", "gated")
         _one_of(self, "token_mixing", MIXINGS)
-        _one_of(self, "hidden_act", ACTIVATIONS)
+        _one_of(self, "hidden_act", tuple(ACTIVATIONS))
         _one_of(self, "transform_scope", SCOPES)
         _one_of(self, "activation_domain", DOMAINS)
         _one_of(self, "positional", STRATEGIES)

@@ -60,6 +60,7 @@ def test_low_rank_factors_match_the_tensor_model():
 def test_what_options_add():
     plain, p, d = count(), 4, 16
     assert count(transform="dft") == count(transform_scope="block") == count(interleave=True) == plain
+    assert count(feed_forward_fold="shuffled") == plain
     assert count(transform="learned") == plain + 2 * 2 * 2 * p * p  # a pair in both sublayers of both layers
     assert count(transform="learned", transform_scope="block") == plain + 2 * 2 * p * p
     assert count(transform="learned-orthogonal") == plain + 2 * 2 * p * p

@@ -29,6 +29,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "qk_norm": {"qk_norm": True},
     "gated": {"gated": True, "hidden_act": "silu"},
     "gated, original, low rank": {"gated": True, "activation_domain": "original", "linear_rank": 6},
+    "shuffled": {"feed_forward_fold": "shuffled"},
     "causal": {"is_decoder": True},
     "tensor head": {"is_decoder": True, "output_projection": "tensor", "tie_word_embeddings": False},
     "encoder-decoder": {"is_encoder_decoder": True},

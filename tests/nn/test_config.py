@@ -35,6 +35,12 @@ REFUSED = [
     ({"qk_norm": True, "transform": "dft"}, r"transform='dft' are complex; use a real transform such as 'dct'"),
     ({"qk_norm": "yes"}, "qk_norm='yes' must be True or False"),
     ({"gated": 1}, "gated=1 must be True or False"),
+    ({"feed_forward_fold": "mixed"}, "feed_forward_fold='mixed' is not one of 'same', 'shuffled'"),
+    ({"feed_forward_fold": "shuffled", "transform_scope": "block"}, r"use transform_scope='sublayer', or feed_forward"),
+    (
+        {"feed_forward_fold": "shuffled", "hidden_size": 24},
+        r"residual features.*slice has 6; use hidden_size=16 or 32, or feed_forward_fold='same'",
+    ),
     ({"transform_scope": "layer"}, "transform_scope='layer' is not one of 'sublayer', 'block'"),
     ({"activation_domain": "fourier"}, "activation_domain='fourier' is not one of 'transform', 'original'"),
     ({"positional": "alibi"}, "positional='alibi' is not one of 'standard'"),

@@ -45,6 +45,7 @@ class LFormerConfig(PreTrainedConfig):
         activation_domain: "transform" or "original", where the feed-forward's activation acts.
         positional: "standard", "linear", "exponential", "harmonic", "learned", "learned-alpha", "rope" or "none".
         rope_theta: base of the rotary positions.
+        feed_forward_fold: "same", or "shuffled": the feed-forward's slices hold other features than the attention's.
         linear_rank: R, every weight matrix of the layers is a product of two factors of this rank in each slice; full
             matrices if None.
         interleave: shuffle features between slices before the second projection of every sublayer.
@@ -85,6 +86,7 @@ class LFormerConfig(PreTrainedConfig):
     activation_domain: str = "transform"
     positional: str = "standard"
     rope_theta: float = 10_000.0
+    feed_forward_fold: str = "same"
     linear_rank: int | None = None
     interleave: bool = False
     norm_placement: str = "post"

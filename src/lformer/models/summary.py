@@ -98,6 +98,7 @@ def summarize(config: LFormerConfig, length: int | None = None) -> Summary:
         raise ValueError(f"summary: length={length} must be at least 1")
     dense = copy.deepcopy(config)
     dense.tube_length, dense.transform, dense.interleave = 1, "identity", False
+    dense.feed_forward_fold = "same"
     dense.share_layers, dense.token_mixing, dense.linear_rank = False, "attention", None
     # Heads change neither parameters nor multiply-adds; as many as fit where D has been padded for the slices.
     dense.num_attention_heads = max(h for h in range(1, dense.num_attention_heads + 1) if dense.hidden_size % h == 0)

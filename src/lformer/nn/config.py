@@ -13,6 +13,7 @@ SCOPES = ("sublayer", "block")
 DOMAINS = ("transform", "original")
 PLACEMENTS = ("post", "pre")
 MIXINGS = ("attention", "fourier")
+FOLDS = ("same", "shuffled")
 BACKENDS = ("auto", "torch", "triton")
 
 
@@ -46,6 +47,9 @@ class LayerConfig:
     """Where sigma acts: on the slices ("transform", the theorem) or between L^-1 and L ("original", the equation)."""
     positional: str = "standard"
     """How positions enter; a layer needs to know only whether it is "rope"."""
+    feed_forward_fold: str = "same"
+    """Which features the slices of the feed-forward hold: those of the attention's ("same"), or ("shuffled") after a
+    perfect shuffle of P x P chunks in the original domain, so that the two sublayers see different slices."""
     linear_rank: int | None = None
     """R: every weight matrix of a slice is a product of two factors, N x R and R x M; full matrices if None."""
     interleave: bool = False
@@ -70,6 +74,7 @@ class LayerConfig:
         _one_of(self, "hidden_act", tuple(ACTIVATIONS))
         _one_of(self, "transform_scope", SCOPES)
         _one_of(self, "activation_domain", DOMAINS)
+        _one_of(self, "feed_forward_fold", FOLDS)
         _one_of(self, "positional", STRATEGIES)
         _one_of(self, "norm_placement", PLACEMENTS)
         _one_of(self, "backend", BACKENDS)
@@ -98,7 +103,13 @@ class LayerConfig:
         if self.positional == "rope":
             self._check_rope()
         if self.interleave:
-            self._check_interleave()
+            off = "interleave=False"
+            self._check_chunks("interleave=True", "attention", "hidden_size", self.slice_size, off)
+            self._check_chunks(
+                "interleave=True", "feed-forward", "intermediate_size", self.slice_intermediate_size, off
+            )
+        if self.feed_forward_fold == "shuffled":
+            self._check_shuffled()
 
     @staticmethod
     def of(config: Any) -> "LayerConfig":
@@ -187,20 +198,26 @@ class LayerConfig:
             f"{choices or f'a hidden_size that is a multiple of {2 * p}'}"
         )
 
-    def _check_interleave(self) -> None:
+    def _check_shuffled(self) -> None:
+        if self.transform_scope == "block":
+            raise ValueError(
+                "feed_forward_fold='shuffled' folds the features anew before the feed-forward's own L, which "
+                "transform_scope='block' does not have; use transform_scope='sublayer', or feed_forward_fold='same'"
+            )
+        same = "feed_forward_fold='same'"
+        self._check_chunks("feed_forward_fold='shuffled'", "residual", "hidden_size", self.slice_size, same)
+
+    def _check_chunks(self, setting: str, what: str, name: str, width: int, off: str) -> None:
         p = self.tube_length
-        for what, name, width in (
-            ("attention", "hidden_size", self.slice_size),
-            ("feed-forward", "intermediate_size", self.slice_intermediate_size),
-        ):
-            if width % p:
-                step = p * p
-                lower, upper = width * p // step * step, -(-width * p // step) * step
-                choices = " or ".join(str(value) for value in (lower, upper) if value)
-                raise ValueError(
-                    f"interleave=True cuts the {what} features of a slice into tube_length={p} equal chunks, "
-                    f"but a slice has {width}; use {name}={choices}, or interleave=False"
-                )
+        if width % p == 0:
+            return
+        step = p * p
+        lower, upper = width * p // step * step, -(-width * p // step) * step
+        choices = " or ".join(str(value) for value in (lower, upper) if value)
+        raise ValueError(
+            f"{setting} cuts the {what} features of a slice into tube_length={p} equal chunks, "
+            f"but a slice has {width}; use {name}={choices}, or {off}"
+        )
 
 
 def _positive(config: LayerConfig, *names: str) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lformer.kernels import SIGMA, slice_ffn
+from lformer.kernels import SIGMA, interleave_slices, slice_ffn
 from lformer.nn.activations import ACTIVATIONS
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
@@ -22,6 +22,9 @@ class LFeedForward(nn.Module):
 
     With `gated` (ours) the inner projection has twice the width and [A, G] in place of one H: sigma(A) G, entry by
     entry, takes the place of sigma(H), in the domain where sigma acts.
+
+    With feed_forward_fold="shuffled" (ours) its slices hold other features than those of the attention: a shuffle S of
+    P x P chunks (interleave_slices, its own inverse) stands around the whole, L(S(X)) on entry and S(L^-1(Y)) on exit.
     Shapes: (P, B, T, M) -> same, or (B, T, D) -> same. `slices` is the part inside the transform domain.
     """
 
@@ -29,6 +32,7 @@ class LFeedForward(nn.Module):
         super().__init__()
         config = LayerConfig.of(config)
         self.config = config
+        self.shuffled = config.feed_forward_fold == "shuffled"
         self.sigma = ACTIVATIONS[config.hidden_act]
         in_sublayer = config.transform_scope == "sublayer"
         in_hidden = config.activation_domain == "original"
@@ -45,7 +49,15 @@ class LFeedForward(nn.Module):
         if self.config.transform_scope == "block":
             raise ValueError("LFeedForward with transform_scope='block' has no transform of its own; call .slices")
         assert self.transform is not None
-        return self.transform.inverse(self.slices(self.transform(x)))
+        if self.shuffled:
+            x = interleave_slices(x)
+        return self.leave(self.slices(self.transform(x)))
+
+    def leave(self, yh: Tensor) -> Tensor:
+        """Back to the original domain and to the fold of the residual stream: (P, B, T, M) -> (P, B, T, M)."""
+        assert self.transform is not None
+        y = self.transform.inverse(yh)
+        return interleave_slices(y) if self.shuffled else y
 
     def slices(self, xh: Tensor, *, bias: bool = True) -> Tensor:
         """The network in the transform domain: (P, B, T, M) -> (P, B, T, M). bias=False leaves the outer one out."""

@@ -13,6 +13,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is dep
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "shared": {"share_layers": True, "num_hidden_layers": 2},
+    "qk_norm": {"qk_norm": True, "positional": "rope"},
+    "gated": {"gated": True, "hidden_act": "silu"},
+    "shuffled": {"feed_forward_fold": "shuffled"},
     "low rank": {"linear_rank": 2},
     "low rank, dft": {"linear_rank": 2, "transform": "dft"},
 }

@@ -60,9 +60,12 @@ def test_low_rank_factors_match_the_tensor_model():
 def test_what_options_add():
     plain, p, d = count(), 4, 16
     assert count(transform="dft") == count(transform_scope="block") == count(interleave=True) == plain
+    assert count(feed_forward_fold="shuffled") == plain
     assert count(transform="learned") == plain + 2 * 2 * 2 * p * p  # a pair in both sublayers of both layers
     assert count(transform="learned", transform_scope="block") == plain + 2 * 2 * p * p
     assert count(transform="learned-orthogonal") == plain + 2 * 2 * p * p
     assert count(positional="learned") == plain + 128 * d
     assert count(positional="learned-alpha") == plain + p
+    assert count(qk_norm=True) == plain + 2 * 2 * p * 2  # of queries and keys in both layers, heads of 2 features
+    assert count(gated=True) == plain + 2 * p * (4 * 8 + 8)  # M F + F more in every slice of both layers
     assert count(norm_placement="pre") == plain + 2 * d  # a norm after the stack

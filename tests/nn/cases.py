@@ -93,6 +93,18 @@ def assert_differs(actual, other, by=1e-3):
     assert difference > by, f"differs by {difference:.3g} only"
 
 
+def assert_block_diagonal(layer, batch=2, length=3):
+    """What changes in one slice of the input, original domain, changes that slice of the output and no other."""
+    p, width = layer.config.tube_length, layer.config.slice_size
+    x = randn(batch, length, p * width)
+    changed = x.clone()
+    changed[..., width : 2 * width] += 1
+    difference = layer(x)[0] - layer(changed)[0]
+    moved = difference.detach().unflatten(-1, (p, width)).abs().amax((0, 1, 3))
+    assert moved[1] > 1e-3, "nothing moved"
+    assert moved.sum() == moved[1], f"other slices moved: {moved.tolist()}"
+
+
 def assert_parity(actual, expected, leaves, expected_leaves=None, tolerance=1e-10):
     """Both outputs are equal, and so are the gradients that a random cotangent gives to the leaves."""
     leaves = list(leaves)

@@ -15,6 +15,7 @@ from transformers.utils.generic import can_return_tuple
 from lformer.models.configuration import LFormerConfig
 from lformer.nn import (
     Entry,
+    HeadNorm,
     LDecoderLayer,
     LEncoderLayer,
     LLinear,
@@ -60,7 +61,7 @@ class LFormerPreTrainedModel(PreTrainedModel):
         |                             | real and imaginary parts of the DFT: / sqrt(2)  |      |
         | LowRankLLinear              | right as LLinear; left normal, std 1 / sqrt(R): | 0    |
         |                             | so their product has the variance of LLinear    |      |
-        | TensorLayerNorm             | 1                                               | 0    |
+        | TensorLayerNorm, HeadNorm   | 1                                               | 0    |
         | learned positions           | normal, std 0.02 g                              |      |
         | fixed and learned transforms, sinusoids | what they are, or their start       |      |
         """
@@ -84,6 +85,8 @@ class LFormerPreTrainedModel(PreTrainedModel):
         elif isinstance(module, TensorLayerNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)
+        elif isinstance(module, HeadNorm):
+            init.ones_(module.weight)
         elif isinstance(module, TubeTransform | TubePositionalEncoding):
             for name, value in module.initial_values().items():
                 init.copy_(getattr(module, name), value)

@@ -26,8 +26,10 @@ class LFormerConfig(PreTrainedConfig):
         num_attention_heads: heads in total, over all slices; a multiple of `tube_length`.
         token_mixing: "attention", or for encoders "fourier": a parameter-free DFT over the features and tokens of every
             slice (FNet). It sees how long the padded batch is.
+        qk_norm: RMS norm of queries and keys over the features of a head, with a learned scale per slice.
         intermediate_size: feed-forward width over all slices; 4 D if None.
-        hidden_act: "relu" or "gelu".
+        hidden_act: "relu", "gelu" or "silu".
+        gated: a gated feed-forward: its inner projection is twice as wide, and sigma of one half multiplies the other.
         max_position_embeddings: longest input.
         hidden_dropout_prob, attention_probs_dropout_prob, classifier_dropout: dropout rates.
         layer_norm_eps: added to the variance by the norms.
@@ -43,6 +45,7 @@ class LFormerConfig(PreTrainedConfig):
         activation_domain: "transform" or "original", where the feed-forward's activation acts.
         positional: "standard", "linear", "exponential", "harmonic", "learned", "learned-alpha", "rope" or "none".
         rope_theta: base of the rotary positions.
+        feed_forward_fold: "same", or "shuffled": the feed-forward's slices hold other features than the attention's.
         linear_rank: R, every weight matrix of the layers is a product of two factors of this rank in each slice; full
             matrices if None.
         interleave: shuffle features between slices before the second projection of every sublayer.
@@ -64,8 +67,10 @@ class LFormerConfig(PreTrainedConfig):
     num_decoder_layers: int | None = None
     num_attention_heads: int = 4
     token_mixing: str = "attention"
+    qk_norm: bool = False
     intermediate_size: int | None = None
     hidden_act: str = "relu"
+    gated: bool = False
     max_position_embeddings: int = 128
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
@@ -81,6 +86,7 @@ class LFormerConfig(PreTrainedConfig):
     activation_domain: str = "transform"
     positional: str = "standard"
     rope_theta: float = 10_000.0
+    feed_forward_fold: str = "same"
     linear_rank: int | None = None
     interleave: bool = False
     norm_placement: str = "post"

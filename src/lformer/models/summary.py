@@ -98,6 +98,7 @@ def summarize(config: LFormerConfig, length: int | None = None) -> Summary:
         raise ValueError(f"summary: length={length} must be at least 1")
     dense = copy.deepcopy(config)
     dense.tube_length, dense.transform, dense.interleave = 1, "identity", False
+    dense.feed_forward_fold = "same"
     dense.share_layers, dense.token_mixing, dense.linear_rank = False, "attention", None
     # Heads change neither parameters nor multiply-adds; as many as fit where D has been padded for the slices.
     dense.num_attention_heads = max(h for h in range(1, dense.num_attention_heads + 1) if dense.hidden_size % h == 0)
@@ -124,6 +125,7 @@ def multiply_adds(config: LFormerConfig, length: int) -> dict[str, int]:
     """
     layer = config.layer_config()
     p, m, f = layer.tube_length, layer.slice_size, layer.slice_intermediate_size
+    inner = 2 * f if config.gated else f
     selves, crosses, feed_forwards = _sublayers(config)
     attentions = selves + crosses
     width = p * m
@@ -141,7 +143,7 @@ def multiply_adds(config: LFormerConfig, length: int) -> dict[str, int]:
         "scores": attentions * length**2 * width,
         "scores x V": attentions * length**2 * width,
         "output projection": attentions * product(m, m),
-        "feed-forward": feed_forwards * (product(m, f) + product(f, m)),
+        "feed-forward": feed_forwards * (product(m, inner) + product(f, m)),
         "transforms": _transform_multiply_adds(config, length),
         "head": _head_multiply_adds(config, length),
     }
@@ -171,7 +173,8 @@ def _transform_multiply_adds(config: LFormerConfig, length: int) -> int:
         count = 2 * feed_forwards
     total = (count + crosses) * one  # and L of the memory
     if config.activation_domain == "original":
-        total += 2 * feed_forwards * length * p * p * layer.slice_intermediate_size
+        widths = 3 if config.gated else 2  # L^-1 of all that the inner projection gives, and L of what is left
+        total += widths * feed_forwards * length * p * p * layer.slice_intermediate_size
     if config.output_projection == "tensor" and (config.is_decoder or config.is_encoder_decoder):
         total += one + length * p * p * slice_width(config.vocab_size, p)
     return total

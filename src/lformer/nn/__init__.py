@@ -9,6 +9,7 @@ from lformer.nn.coupling import coupling
 from lformer.nn.feed_forward import LFeedForward
 from lformer.nn.folding import fold_slices, unfold_slices
 from lformer.nn.fourier import FourierMixing
+from lformer.nn.head_norm import HeadNorm
 from lformer.nn.layers import Entry, LDecoderLayer, LEncoderLayer
 from lformer.nn.linear import LLinear
 from lformer.nn.low_rank import LowRankLLinear
@@ -19,6 +20,7 @@ from lformer.nn.tube_transform import TubeTransform
 __all__ = [
     "Entry",
     "FourierMixing",
+    "HeadNorm",
     "LAttention",
     "LDecoderLayer",
     "LEncoderLayer",

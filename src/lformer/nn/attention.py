@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lformer.kernels import slice_attention
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
+from lformer.nn.head_norm import HeadNorm
 from lformer.nn.linear import LLinear
 from lformer.nn.low_rank import projection
 from lformer.nn.positions import rotate
@@ -27,6 +28,8 @@ class LAttention(nn.Module):
 
     Under the DFT the scores are Hermitian and the softmax takes their real part, Re(q k^H) = Re q Re k + Im q Im k:
     real attention on real and imaginary parts side by side.
+
+    With qk_norm every query and key is divided by its root mean square and scaled (`HeadNorm`), before it is rotated.
     """
 
     def __init__(self, config: Any, *, cross: bool = False, layer_index: int = 0) -> None:
@@ -51,6 +54,8 @@ class LAttention(nn.Module):
             self.query_key_value = _projection(config, 3)
         # The second projection of Q, K and V that the paper's printed counts imply.
         self.again = nn.ModuleList(_projection(config, 1) for _ in range(3)) if config.paper_counts else None
+        self.query_norm = _head_norm(config)
+        self.key_norm = _head_norm(config)
         self.output = _projection(config, 1)
 
     def forward(
@@ -93,7 +98,7 @@ class LAttention(nn.Module):
         bias: whether to add that of the output projection, or to leave it to whoever comes next.
         """
         interleaved = self.config.interleave
-        plain = not (self.cross or self.again is not None or self.num_complex_heads)
+        plain = not (self.cross or self.again is not None or self.num_complex_heads or self.config.qk_norm)
         keys = _key_mask(mask, xh)
         if plain and cache is None and rotary is None and not output_attentions and (mask is None or keys is not None):
             qkv = self.query_key_value.slices(xh).unflatten(-1, (3, *self.head_shape))
@@ -102,6 +107,9 @@ class LAttention(nn.Module):
             return self.output.slices(y.flatten(-2), bias=bias, interleaved=interleaved), None
         projected = self._project(xh, None if self.is_cached(cache, layer_index) else memory)
         parts = [part.unflatten(-1, self.head_shape) for part in projected]  # each (P, B, T, H, E)
+        if self.query_norm is not None and self.key_norm is not None:
+            # Where the memory's keys are in the cache, normed already, there are only queries.
+            parts[:2] = [norm(part) for norm, part in zip((self.query_norm, self.key_norm), parts, strict=False)]
         if rotary is not None:
             parts[:2] = [rotate(part, rotary) for part in parts[:2]]
         if cache is None and not output_attentions and not self.num_complex_heads:
@@ -208,6 +216,10 @@ class LAttention(nn.Module):
 
 def _projection(config: LayerConfig, count: int) -> LLinear:
     return projection(config, config.padded_size, count * config.padded_size)
+
+
+def _head_norm(config: LayerConfig) -> HeadNorm | None:
+    return HeadNorm(config.tube_length, config.head_size, eps=config.layer_norm_eps) if config.qk_norm else None
 
 
 def _key_mask(mask: Tensor | None, xh: Tensor) -> Tensor | None:

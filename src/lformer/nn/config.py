@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lformer.algebra import get_transform
+from lformer.nn.activations import ACTIVATIONS
 from lformer.nn.folding import slice_width
 from lformer.nn.positions import STRATEGIES
 from lformer.nn.tube_transform import LEARNED, num_complex_slices
@@ -12,7 +13,7 @@ SCOPES = ("sublayer", "block")
 DOMAINS = ("transform", "original")
 PLACEMENTS = ("post", "pre")
 MIXINGS = ("attention", "fourier")
-ACTIVATIONS = ("relu", "gelu")
+FOLDS = ("same", "shuffled")
 BACKENDS = ("auto", "torch", "triton")
 
 
@@ -29,8 +30,12 @@ class LayerConfig:
     token_mixing: str = "attention"
     """How tokens meet in an encoder layer: "attention", or "fourier" (FNet), the real part of a DFT over the features
     and tokens of every slice, which has no parameters."""
+    qk_norm: bool = False
+    """RMS norm of queries and keys over the features of a head, with a learned scale per slice."""
     hidden_act: str = "relu"
-    """The feed-forward's sigma: "relu" or "gelu"."""
+    """The feed-forward's sigma: "relu", "gelu" or "silu"."""
+    gated: bool = False
+    """Two inner projections in place of one, the second multiplied by sigma of the first."""
     tube_length: int = 4
     """P, the number of slices; 1 is the standard Transformer."""
     transform: str = "dct"
@@ -42,6 +47,9 @@ class LayerConfig:
     """Where sigma acts: on the slices ("transform", the theorem) or between L^-1 and L ("original", the equation)."""
     positional: str = "standard"
     """How positions enter; a layer needs to know only whether it is "rope"."""
+    feed_forward_fold: str = "same"
+    """Which features the slices of the feed-forward hold: those of the attention's ("same"), or ("shuffled") after a
+    perfect shuffle of P x P chunks in the original domain, so that the two sublayers see different slices."""
     linear_rank: int | None = None
     """R: every weight matrix of a slice is a product of two factors, N x R and R x M; full matrices if None."""
     interleave: bool = False
@@ -61,10 +69,12 @@ class LayerConfig:
         if self.intermediate_size is None:
             object.__setattr__(self, "intermediate_size", 4 * self.hidden_size)
         _positive(self, "intermediate_size")
+        _flag(self, "qk_norm", "gated")
         _one_of(self, "token_mixing", MIXINGS)
-        _one_of(self, "hidden_act", ACTIVATIONS)
+        _one_of(self, "hidden_act", tuple(ACTIVATIONS))
         _one_of(self, "transform_scope", SCOPES)
         _one_of(self, "activation_domain", DOMAINS)
+        _one_of(self, "feed_forward_fold", FOLDS)
         _one_of(self, "positional", STRATEGIES)
         _one_of(self, "norm_placement", PLACEMENTS)
         _one_of(self, "backend", BACKENDS)
@@ -85,10 +95,21 @@ class LayerConfig:
             self._check_rank()
         if self.token_mixing == "fourier":
             self._check_fourier()
+        if self.qk_norm and self.num_complex:
+            raise ValueError(
+                f"qk_norm=True is for real queries and keys, and those of transform={self.transform!r} are complex; "
+                "use a real transform such as 'dct' or 'hartley', or qk_norm=False"
+            )
         if self.positional == "rope":
             self._check_rope()
         if self.interleave:
-            self._check_interleave()
+            off = "interleave=False"
+            self._check_chunks("interleave=True", "attention", "hidden_size", self.slice_size, off)
+            self._check_chunks(
+                "interleave=True", "feed-forward", "intermediate_size", self.slice_intermediate_size, off
+            )
+        if self.feed_forward_fold == "shuffled":
+            self._check_shuffled()
 
     @staticmethod
     def of(config: Any) -> "LayerConfig":
@@ -156,6 +177,7 @@ class LayerConfig:
         for setting, given, remedy in (
             ("positional='rope'", self.positional == "rope", "another positional, such as 'standard'"),
             ("paper_counts=True", self.paper_counts, "paper_counts=False"),
+            ("qk_norm=True", self.qk_norm, "qk_norm=False"),
         ):
             if given:
                 raise ValueError(
@@ -176,20 +198,26 @@ class LayerConfig:
             f"{choices or f'a hidden_size that is a multiple of {2 * p}'}"
         )
 
-    def _check_interleave(self) -> None:
+    def _check_shuffled(self) -> None:
+        if self.transform_scope == "block":
+            raise ValueError(
+                "feed_forward_fold='shuffled' folds the features anew before the feed-forward's own L, which "
+                "transform_scope='block' does not have; use transform_scope='sublayer', or feed_forward_fold='same'"
+            )
+        same = "feed_forward_fold='same'"
+        self._check_chunks("feed_forward_fold='shuffled'", "residual", "hidden_size", self.slice_size, same)
+
+    def _check_chunks(self, setting: str, what: str, name: str, width: int, off: str) -> None:
         p = self.tube_length
-        for what, name, width in (
-            ("attention", "hidden_size", self.slice_size),
-            ("feed-forward", "intermediate_size", self.slice_intermediate_size),
-        ):
-            if width % p:
-                step = p * p
-                lower, upper = width * p // step * step, -(-width * p // step) * step
-                choices = " or ".join(str(value) for value in (lower, upper) if value)
-                raise ValueError(
-                    f"interleave=True cuts the {what} features of a slice into tube_length={p} equal chunks, "
-                    f"but a slice has {width}; use {name}={choices}, or interleave=False"
-                )
+        if width % p == 0:
+            return
+        step = p * p
+        lower, upper = width * p // step * step, -(-width * p // step) * step
+        choices = " or ".join(str(value) for value in (lower, upper) if value)
+        raise ValueError(
+            f"{setting} cuts the {what} features of a slice into tube_length={p} equal chunks, "
+            f"but a slice has {width}; use {name}={choices}, or {off}"
+        )
 
 
 def _positive(config: LayerConfig, *names: str) -> None:
@@ -197,6 +225,12 @@ def _positive(config: LayerConfig, *names: str) -> None:
         value = getattr(config, name)
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+
+
+def _flag(config: LayerConfig, *names: str) -> None:
+    for name in names:
+        if not isinstance(getattr(config, name), bool):
+            raise ValueError(f"{name}={getattr(config, name)!r} must be True or False")
 
 
 def _one_of(config: LayerConfig, name: str, choices: tuple[str, ...]) -> None:

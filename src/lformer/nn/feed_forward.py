@@ -4,7 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lformer.kernels import SIGMA, slice_ffn
+from lformer.kernels import SIGMA, interleave_slices, slice_ffn
+from lformer.nn.activations import ACTIVATIONS
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
 from lformer.nn.linear import LLinear
@@ -18,6 +19,12 @@ class LFeedForward(nn.Module):
     paper: Eq. (TFFN) and Thm. L-FFN, which are two models, since sigma does not commute with L: with
     activation_domain="transform" sigma acts on the slices (the theorem), with "original" between L^-1 and L (the
     equation). Under the DFT sigma in the transform domain acts on real and imaginary parts.
+
+    With `gated` (ours) the inner projection has twice the width and [A, G] in place of one H: sigma(A) G, entry by
+    entry, takes the place of sigma(H), in the domain where sigma acts.
+
+    With feed_forward_fold="shuffled" (ours) its slices hold other features than those of the attention: a shuffle S of
+    P x P chunks (interleave_slices, its own inverse) stands around the whole, L(S(X)) on entry and S(L^-1(Y)) on exit.
     Shapes: (P, B, T, M) -> same, or (B, T, D) -> same. `slices` is the part inside the transform domain.
     """
 
@@ -25,14 +32,15 @@ class LFeedForward(nn.Module):
         super().__init__()
         config = LayerConfig.of(config)
         self.config = config
-        self.sigma = SIGMA[config.hidden_act]
+        self.shuffled = config.feed_forward_fold == "shuffled"
+        self.sigma = ACTIVATIONS[config.hidden_act]
         in_sublayer = config.transform_scope == "sublayer"
         in_hidden = config.activation_domain == "original"
         self.transform = (
             TubeTransform(config.tube_length, config.transform, config.backend) if in_sublayer or in_hidden else None
         )
         size, inner = config.padded_size, config.slice_intermediate_size * config.tube_length
-        self.inner = projection(config, size, inner)
+        self.inner = projection(config, size, 2 * inner if config.gated else inner)
         self.outer = projection(config, inner, size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -41,14 +49,23 @@ class LFeedForward(nn.Module):
         if self.config.transform_scope == "block":
             raise ValueError("LFeedForward with transform_scope='block' has no transform of its own; call .slices")
         assert self.transform is not None
-        return self.transform.inverse(self.slices(self.transform(x)))
+        if self.shuffled:
+            x = interleave_slices(x)
+        return self.leave(self.slices(self.transform(x)))
+
+    def leave(self, yh: Tensor) -> Tensor:
+        """Back to the original domain and to the fold of the residual stream: (P, B, T, M) -> (P, B, T, M)."""
+        assert self.transform is not None
+        y = self.transform.inverse(yh)
+        return interleave_slices(y) if self.shuffled else y
 
     def slices(self, xh: Tensor, *, bias: bool = True) -> Tensor:
         """The network in the transform domain: (P, B, T, M) -> (P, B, T, M). bias=False leaves the outer one out."""
         config = self.config
         in_transform = config.activation_domain == "transform"
+        plain = not (config.num_complex or config.gated) and config.hidden_act in SIGMA
         # Subclasses, quantised or of low rank, have no weight to hand over.
-        if in_transform and not config.num_complex and type(self.inner) is type(self.outer) is LLinear:
+        if in_transform and plain and type(self.inner) is type(self.outer) is LLinear:
             assert self.inner.bias is not None
             return slice_ffn(
                 xh,
@@ -62,8 +79,15 @@ class LFeedForward(nn.Module):
             )
         h = self.inner.slices(xh)
         if in_transform:
-            h = self.sigma(h)
+            h = self._activate(h)
         else:
             assert self.transform is not None
-            h = self.transform(self.sigma(self.transform.inverse(h)))
+            h = self.transform(self._activate(self.transform.inverse(h)))
         return self.outer.slices(h, bias=bias, interleaved=config.interleave)
+
+    def _activate(self, h: Tensor) -> Tensor:
+        """sigma(H), (P, B, T, F) -> same; or of [A, G] side by side sigma(A) G, (P, B, T, 2F) -> (P, B, T, F)."""
+        if not self.config.gated:
+            return self.sigma(h)
+        a, g = h.chunk(2, dim=-1)
+        return self.sigma(a) * g

@@ -7,7 +7,8 @@ P independent Transformers. tests/nn/test_scope.py proves both.
 
 Between the product that ends one sublayer and the product that begins the next stand L^-1, residual, norm and L. They
 are one operation, `tube_norm`, also across layers: a layer can be given the transformed input `xh` that the layer
-before it made, and make that of the layer that is `following`.
+before it made, and make that of the layer that is `following`. A feed-forward network with a fold of its own
+(feed_forward_fold="shuffled") has a shuffle between norm and L, and there the transforms stand apart.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from lformer.kernels import require_backend, tube_norm, use_triton
+from lformer.kernels import interleave_slices, require_backend, tube_norm, use_triton
 from lformer.nn.attention import LAttention
 from lformer.nn.config import LayerConfig
 from lformer.nn.feed_forward import LFeedForward
@@ -28,15 +29,21 @@ from lformer.nn.tube_transform import TubeTransform
 
 
 class Entry(NamedTuple):
-    """What stands before a sublayer: its norm in a pre-norm layer, and its L, if it has one of its own."""
+    """What stands before a sublayer: its norm in a pre-norm layer, the shuffle of a fold of its own, and its L, if it
+    has one of its own.
+    """
 
     norm: TensorLayerNorm | None
     transform: TubeTransform | None
+    shuffled: bool = False
 
     def __call__(self, x: Tensor) -> Tensor:
         """The sublayer's input, made from the residual stream."""
-        if self.norm is not None:
-            x = self.norm(x)
+        return self.after_norm(x if self.norm is None else self.norm(x))
+
+    def after_norm(self, x: Tensor) -> Tensor:
+        if self.shuffled:
+            x = interleave_slices(x)
         return x if self.transform is None else self.transform(x)
 
 
@@ -67,7 +74,7 @@ class _Layer(GradientCheckpointingLayer):
 
     def _before(self, sublayer: nn.Module, norm: TensorLayerNorm) -> Entry:
         own = getattr(sublayer, "transform", None) if self.transform is None else None
-        return Entry(None if self.is_post else norm, own)
+        return Entry(None if self.is_post else norm, own, getattr(sublayer, "shuffled", False))
 
     def _leaves_bias(self, x: Tensor) -> bool:
         """Whether a sublayer's last bias is left to tube_norm; without the kernels it is free inside the product."""
@@ -88,8 +95,11 @@ class _Layer(GradientCheckpointingLayer):
         """
         dropout = self.config.hidden_dropout_prob if self.training else 0.0
         transform = getattr(sublayer, "transform", None) if self.transform is None else None
-        inverse = None if transform is None else transform.matrices()[1]
         bias = last.bias if last is not None and self._leaves_bias(x) else None
+        if isinstance(sublayer, LFeedForward) and sublayer.shuffled:
+            y = sublayer.leave(y if bias is None else y + bias.to(y.dtype)[:, None, None])
+            transform, bias = None, None
+        inverse = None if transform is None else transform.matrices()[1]
         if not self.is_post and (following is None or following.norm is None):
             if bias is not None:
                 y = y + bias[:, None, None]
@@ -99,9 +109,9 @@ class _Layer(GradientCheckpointingLayer):
             assert following.norm is not None
             norm = following.norm
         matrix = None
-        if following is not None and following.transform is not None:
+        if following is not None and following.transform is not None and not following.shuffled:
             matrix = following.transform.matrices()[0]
-        return tube_norm(
+        x, xh = tube_norm(
             y,
             x,
             bias,
@@ -115,6 +125,10 @@ class _Layer(GradientCheckpointingLayer):
             transformed=following is not None,
             backend=self.config.backend,
         )
+        if following is not None and following.shuffled:
+            assert xh is not None
+            xh = following.after_norm(xh)
+        return x, xh
 
     def _attend(
         self, attention: LAttention | FourierMixing, xh: Tensor, *memory: Tensor, **options: Any

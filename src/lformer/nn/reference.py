@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lformer.algebra import get_transform
-from lformer.kernels import SIGMA
+from lformer.nn.activations import ACTIVATIONS
 from lformer.nn.tube_transform import LEARNED, TubeTransform
 
 Slices = list[Tensor]
@@ -102,7 +102,7 @@ def feed_forward_slices(layer: Any, xh: Slices) -> Slices:
     The equation's sigma (activation_domain="original") stands between L^-1 and L. Of two conjugate slices the theorem's
     acts on the real and imaginary parts of the first; the second stays its conjugate.
     """
-    config, sigma = layer.config, SIGMA[layer.config.hidden_act]
+    config, sigma = layer.config, ACTIVATIONS[layer.config.hidden_act]
     hidden = _project(layer.inner, xh, config)
     if config.activation_domain == "original":
         z, z_inverse = transform_pair(layer.transform)

@@ -204,14 +204,17 @@ def reproduce(
     workers: int | None,
     only: str,
 ) -> None:
-    """Run what is missing of a study, and write its results."""
+    """Run what is missing of a study, write its results and the report."""
     from lformer.studies.reproduce import Reproduction, make_study
+    from lformer.studies.study_report import write_study_report
 
     work = Reproduction(make_study(study, scale), out, data_dir, cache, workers, only)
     results = work.run()
     console = Console(stderr=True)
     spent = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in results.seconds.items())
+    page = write_study_report(out)[-1]
     console.print(f"{len(results.runs)} runs in {out}; {spent}", highlight=False, soft_wrap=True)
+    console.print(f"The report: {page}", highlight=False, soft_wrap=True)
     if work.errors:
         listed = "\n".join(f"  {name}: {reason}" for name, reason in work.errors.items())
         raise UserError(f"{len(work.errors)} parts of the study failed, the others are finished:\n{listed}")

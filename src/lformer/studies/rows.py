@@ -59,7 +59,9 @@ class Row:
 
     @property
     def family(self) -> str:
-        """`dense`, `tensor`, or `other`: slices without a transform between them."""
+        """`dense`, `tensor`, or `other`: slices without a transform, Fourier mixing, weights of two factors."""
+        if self.field("token_mixing") == "fourier" or self.field("linear_rank") is not None:
+            return "other"
         if self.field("tube_length") == 1:
             return "dense"
         return "other" if self.field("transform") == "identity" else "tensor"

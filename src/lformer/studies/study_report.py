@@ -81,11 +81,14 @@ def made_with(results: Results) -> str:
     if environment.get("python"):
         versions.append(f"Python {environment['python']}")
     command = environment.get("command") or "an unknown command"
+    miniature = (
+        "" if results.scale == "full" else " A miniature shows that every row runs; its figures say nothing else."
+    )
     return (
         f'Study {results.study}, scale {results.scale}: made by "{command}"'
         f" on {environment.get('device') or 'an unknown device'}"
         f" with {', '.join(versions) or 'unknown versions'}"
-        f" at commit {environment.get('commit') or 'unknown'}."
+        f" at commit {environment.get('commit') or 'unknown'}.{miniature}"
     )
 
 

@@ -82,7 +82,7 @@ def made_with(results: Results) -> str:
         versions.append(f"Python {environment['python']}")
     command = environment.get("command") or "an unknown command"
     miniature = (
-        "" if results.scale == "full" else " A miniature shows that every row runs; its figures say nothing else."
+        "" if results.scale == "full" else " A miniature only shows that every row runs."
     )
     return (
         f'Study {results.study}, scale {results.scale}: made by "{command}"'

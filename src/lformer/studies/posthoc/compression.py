@@ -143,7 +143,7 @@ class Stack:
 
     def ranks(self, kept: Tensor) -> list[int]:
         """The multi-rank of what is kept: the rank of every slice."""
-        return [int(count) for count in kept.sum(0)]
+        return list(kept.sum(0).tolist())
 
     def saved(self, kept: Tensor) -> int:
         """Parameters of the matrices less those of their factors; a slice is stored whole where that is fewer."""

@@ -82,9 +82,13 @@ def set_up(
     """
     recipe = recipe or Recipe()
     _seed(recipe)
+<<<<<<< HEAD
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()  # an earlier run of this process may have needed more
     accelerator = _accelerator(recipe, out)
+=======
+    accelerator = make_accelerator(recipe, out)
+>>>>>>> posthoc
     work = make_task(task, prepared, recipe)
     train_split = prepared.split("train")
     per_epoch = -(-len(work.lengths(train_split)) // recipe.batch_size)
@@ -195,7 +199,8 @@ def _seed(recipe: Recipe) -> None:
         torch.backends.cudnn.benchmark = False
 
 
-def _accelerator(recipe: Recipe, out: Path) -> Accelerator:
+def make_accelerator(recipe: Recipe, out: Path) -> Accelerator:
+    """Device, processes and precision of a recipe: what a model is trained and evaluated under."""
     precision = recipe.mixed_precision
     if precision == "auto":
         precision = "bf16" if torch.cuda.is_available() else "no"

@@ -96,9 +96,10 @@ def test_a_run_with_other_settings_is_refused(finished):
 
 
 def test_learning_rates_are_chosen_on_validation(tmp_path):
-    study = few(make_study("controls", "smoke"), "T4")
-    study = replace(study, groups={"imdb-128": study.groups["imdb-128"]})
-    study = replace(study, runs=[run for run in study.runs if run.group == "imdb-128"])
+    group = "imdb-128-tuned"
+    study = few(make_study("controls", "smoke"), "Std")
+    study = replace(study, groups={group: study.groups[group]}, compressed=[(group, "Std")])
+    study = replace(study, runs=[run for run in study.runs if run.group == group])
     results = Reproduction(study, tmp_path / "out").run()
     trials = [run for run in results.runs if not run.is_reported]
     best = max(trials, key=lambda run: (run.validation["accuracy"], -run.learning_rate))
@@ -107,6 +108,9 @@ def test_learning_rates_are_chosen_on_validation(tmp_path):
     assert len(reported) == 2
     assert {run.learning_rate for run in reported} == {best.learning_rate}
     assert all(not run.validation for run in reported)  # trained on everything but the test split
+    points = results.compressed[f"{group}/Std"]
+    assert points[0]["test_accuracy"] == pytest.approx(best.test["accuracy"])  # of the trial, which has held-out texts
+    assert {point["method"] for point in points} == {"none", "rank reduction", "stacked L-SVD"}
 
 
 def test_one_failing_run_does_not_stop_the_others(tmp_path):

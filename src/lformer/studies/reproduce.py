@@ -38,7 +38,9 @@ class Reproduction:
     data/          prepared data, unless they are elsewhere
     runs/          the folder of every run, GROUP/MODEL/LABEL
     measurements/  the speed of every row
+    compressed/    trained dense models after compression
     logs/          what the workers printed
+    seconds.json   wall clock by phase
     results.json   everything that the report shows
     """
 
@@ -50,14 +52,12 @@ class Reproduction:
     only: str = "*"
     """Runs whose name matches."""
     console: Any = None
-    seconds: dict[str, float] = field(default_factory=dict)
     prepared: dict[str, Prepared] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> Results:
         """Prepare, train, measure, compress, collect; writes results.json and returns what it holds."""
         self._claim()
-        started = time.perf_counter()
         with self._phase("prepare"):
             for name, need in self.study.data.items():
                 self.prepared[name] = prepare_data(need, (self.cache or self.out / "data") / name, self.data_dir)
@@ -65,10 +65,11 @@ class Reproduction:
             self._train()
         with self._phase("measure"):
             self._measure()
+        with self._phase("compress"):
+            self._compress()
         with self._phase("collect"):
             results = self.collect()
-        self.seconds["all"] = time.perf_counter() - started
-        results = replace(results, seconds={name: round(value, 1) for name, value in self.seconds.items()})
+        results = replace(results, seconds={name: round(value, 1) for name, value in self._spent().items()})
         results.write(self.out / FILE)
         return results
 
@@ -82,12 +83,13 @@ class Reproduction:
             runs=[record(run, self._folder(run), self.prepared[run.data]) for run in finished],
             measurements=measurements(self.study, self.out / "measurements"),
             comparisons=compare(self.study, self.out / "runs", self.prepared),
+            compressed={f"{group}/{model}": self._compressed(group, model) for group, model in self.study.compressed},
             missing=[
                 f"{run.name}: {self.errors.get(run.name, 'was not asked for')}"
                 for run in self.study.runs
                 if run not in finished
             ],
-            environment={**environment(), "seconds_are": "wall clock of the last call; finished runs are not repeated"},
+            environment=environment(),
         )
 
     def _claim(self) -> None:
@@ -153,6 +155,31 @@ class Reproduction:
             failed = self._pool(1, progress).run(jobs)
         self.errors |= {f"speed of {name}": error for name, error in failed.items()}
 
+    def _compress(self) -> None:
+        """Dense models without further training. The best trial is taken: it has texts on which to choose."""
+        (self.out / "compressed").mkdir(exist_ok=True)
+        jobs = []
+        for group, model in self.study.compressed:
+            path = self._compressed_file(group, model)
+            run = next(run for run in self.study.runs if (run.group, run.model) == (group, model) and run.tuned_by)
+            if not path.is_file() and (rates := self._trial_scores(run)):
+                trial = next(name for name in run.tuned_by if self.study.run(name).recipe.learning_rate == best(rates))
+                request = {"kind": "compress", "run": str(self.out / "runs" / trial), "out": str(path)}
+                request["prepared"] = str(self.prepared[self.study.run(trial).data].path)
+                jobs.append(Job(f"{group}/{model}", lambda request=request: request))  # type: ignore[misc]
+        with StudyProgress({job.name: 1 for job in jobs}, None, self.console, "compressing") as progress:
+            failed = self._pool(self._workers(), progress).run(jobs)
+        self.errors |= {f"compression of {name}": error for name, error in failed.items()}
+
+    def _compressed(self, group: str, model: str) -> list[dict[str, Any]]:
+        """The model as trained and the best points at each budget; the whole sweep stays in its file."""
+        path = self._compressed_file(group, model)
+        points: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+        return [point for point in points if point["test_accuracy"] is not None]
+
+    def _compressed_file(self, group: str, model: str) -> Path:
+        return measurement_file(self.out / "compressed", group, model)
+
     def _pool(self, workers: int, progress: StudyProgress) -> Pool:
         threads = 1 if self.study.scale == "smoke" else None  # threads of tiny matrices only wait for each other
         return Pool(workers, self.out / "logs", threads, on_start=progress.start, on_end=progress.end)
@@ -173,14 +200,19 @@ class Reproduction:
         """The run's own, with the learning rate of the best of its trials."""
         if not run.tuned_by:
             return run.recipe
-        scores = {}
-        for name in run.tuned_by:
-            folder = RunFolder(self.out / "runs" / name)
-            if folder.is_finished:
-                scores[self.study.run(name).recipe.learning_rate] = folder.result()["validation"]["accuracy"]
+        scores = self._trial_scores(run)
         if not scores:
             raise UserError("none of the trials that choose its learning rate is finished")
-        return replace(run.recipe, learning_rate=max(scores, key=lambda rate: (scores[rate], -rate)))
+        return replace(run.recipe, learning_rate=best(scores))
+
+    def _trial_scores(self, run: Run) -> dict[float, float]:
+        """Validation accuracy by learning rate, of the trials that are finished."""
+        folders = {name: RunFolder(self.out / "runs" / name) for name in run.tuned_by}
+        return {
+            self.study.run(name).recipe.learning_rate: folder.result()["validation"]["accuracy"]
+            for name, folder in folders.items()
+            if folder.is_finished
+        }
 
     def _require_same(self, run: Run) -> None:
         request = self._folder(run).request()
@@ -222,9 +254,26 @@ class Reproduction:
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
+        """Count its time to that of earlier calls, which may have been interrupted."""
+        path = self.out / "seconds.json"
+        spent = self._spent()
         started = time.perf_counter()
-        yield
-        self.seconds[name] = time.perf_counter() - started
+        try:
+            yield
+        finally:
+            spent[name] = spent.get(name, 0.0) + time.perf_counter() - started
+            write_json(path, spent)
+
+    def _spent(self) -> dict[str, float]:
+        """Wall clock by phase, over all calls."""
+        path = self.out / "seconds.json"
+        found: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return found
+
+
+def best(scores: dict[float, float]) -> float:
+    """The learning rate with the best score; the smaller one of two that are as good."""
+    return max(scores, key=lambda rate: (scores[rate], -rate))
 
 
 def make_study(name: str, scale: str = "full") -> Study:

@@ -81,9 +81,7 @@ def made_with(results: Results) -> str:
     if environment.get("python"):
         versions.append(f"Python {environment['python']}")
     command = environment.get("command") or "an unknown command"
-    miniature = (
-        "" if results.scale == "full" else " A miniature only shows that every row runs."
-    )
+    miniature = "" if results.scale == "full" else " A miniature only shows that every row runs."
     return (
         f'Study {results.study}, scale {results.scale}: made by "{command}"'
         f" on {environment.get('device') or 'an unknown device'}"

@@ -18,6 +18,7 @@ import torch
 from lformer.data import Prepared
 from lformer.settings import UserError
 from lformer.studies.measure import measure
+from lformer.studies.posthoc import posthoc_sweep
 from lformer.train import Diverged, Interrupted, Recipe, RunFolder, train
 from lformer.train.files import write_json
 
@@ -42,7 +43,17 @@ def do_measure(job: dict[str, Any]) -> None:
     write_json(Path(job["out"]), found)
 
 
-JOBS: dict[str, Callable[[dict[str, Any]], None]] = {"train": do_train, "measure": do_measure}
+def do_compress(job: dict[str, Any]) -> None:
+    """What is left of a trained dense model under compression, into a file."""
+    points = posthoc_sweep(Path(job["run"]), Prepared.open(Path(job["prepared"])))
+    write_json(Path(job["out"]), points)
+
+
+JOBS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "train": do_train,
+    "measure": do_measure,
+    "compress": do_compress,
+}
 
 
 def main() -> None:

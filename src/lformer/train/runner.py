@@ -82,13 +82,9 @@ def set_up(
     """
     recipe = recipe or Recipe()
     _seed(recipe)
-<<<<<<< HEAD
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()  # an earlier run of this process may have needed more
-    accelerator = _accelerator(recipe, out)
-=======
     accelerator = make_accelerator(recipe, out)
->>>>>>> posthoc
     work = make_task(task, prepared, recipe)
     train_split = prepared.split("train")
     per_epoch = -(-len(work.lengths(train_split)) // recipe.batch_size)

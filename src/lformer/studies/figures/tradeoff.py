@@ -24,6 +24,8 @@ from lformer.studies.tables.trials import parts_of
 FAMILIES = {"dense": (BLUE, "o"), "tensor": (VERMILION, "s"), "other": (GREEN, "^")}
 FAMILY_NAMES = {"dense": "dense (p=1)", "tensor": "tensor (p>1)", "other": "slices without a transform"}
 
+MOST_NAMES = 10  # rows up to which each has its own colour and name
+
 
 def parameters_figure(results: Results, group: str) -> StudyFigure | None:
     """Encoder parameters against test accuracy, ours filled and the paper's hollow."""
@@ -32,11 +34,15 @@ def parameters_figure(results: Results, group: str) -> StudyFigure | None:
         return None
     title = f"Encoder parameters against accuracy: {title_of(results, group)}"
     figure, axes = new_axes(title, data_of(results, group), (6.8, 4.2))
-    for row, (colour, marker) in zip(rows, numbered(len(rows)), strict=True):
+    by_family = len(rows) > MOST_NAMES
+    looks = [FAMILIES[row.family] for row in rows] if by_family else numbered(len(rows))
+    for row, (colour, marker) in zip(rows, looks, strict=True):
         score, size = row.score(), encoder_parameters(row)
         assert score is not None
         assert size is not None
-        error_bar(axes, size, score.mean, score.std, color=colour, marker=marker, label=row.model)
+        label = FAMILY_NAMES[row.family] if by_family else row.model
+        known = label in axes.get_legend_handles_labels()[1]
+        error_bar(axes, size, score.mean, score.std, color=colour, marker=marker, label=None if known else label)
         paper = row.published
         if paper.accuracy is not None and paper.encoder_parameters is not None:
             hollow = {"color": colour, "marker": marker, "markerfacecolor": "none", "alpha": 0.8}

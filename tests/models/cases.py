@@ -28,6 +28,15 @@ VARIANTS = {
     "interleave-original": {"interleave": True, "activation_domain": "original", "positional": "linear"},
     "odd-width": {"hidden_size": 18, "num_attention_heads": 20, "tube_length": 4, "positional": "harmonic"},
     "paper-counts": {"paper_counts": True, "transform": "haar"},
+    "shared-low-rank": {"share_layers": True, "linear_rank": 2},
+    "gated-shuffled": {
+        "qk_norm": True,
+        "gated": True,
+        "hidden_act": "silu",
+        "feed_forward_fold": "shuffled",
+        "norm_placement": "pre",
+        "positional": "rope",
+    },
 }
 
 

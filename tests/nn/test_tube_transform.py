@@ -1,13 +1,25 @@
 """L and L^-1 as a module: fixed, learned, learned and orthogonal; complex transforms as real channels."""
 
+import itertools
+
 import pytest
 import torch
 
 from lformer.algebra import get_transform
-from lformer.nn import TubeTransform
+from lformer.nn import LDecoderLayer, TubeTransform
 from lformer.nn.tube_transform import rotation
 
-from .cases import COMPLEX_CASES, LEARNED_CASES, REAL_CASES, assert_close, assert_differs, case_ids, randn, randomize
+from .cases import (
+    COMPLEX_CASES,
+    LEARNED_CASES,
+    REAL_CASES,
+    assert_close,
+    assert_differs,
+    case_ids,
+    make_config,
+    randn,
+    randomize,
+)
 
 ALL_CASES = [*REAL_CASES, *COMPLEX_CASES, *LEARNED_CASES]
 
@@ -132,3 +144,16 @@ def test_rotation_is_the_matrix_exponential(p, scale):
     torch.testing.assert_close(rotation(generator), expected, rtol=0, atol=1e-11)
     single = rotation(generator.float())
     torch.testing.assert_close(single @ single.T, torch.eye(p), rtol=0, atol=2e-6)
+
+
+def test_every_sublayer_learns_its_own():
+    """Three sublayers, three pairs (Z, W) that start equal and have gradients of their own."""
+    layer = LDecoderLayer(make_config("learned", 4), cross_attention=True).double()
+    transforms = [layer.attention.transform, layer.cross_attention.transform, layer.feed_forward.transform]
+    assert sum(p.numel() for name, p in layer.named_parameters() if "transform" in name) == 3 * 2 * 16
+    x, memory = randn(2, 3, 16), randn(2, 2, 16, seed=1)
+    layer(x, memory)[0].square().mul(randn(16, seed=2)).sum().backward()
+    for one, other in itertools.combinations(transforms, 2):
+        assert torch.equal(one.matrix, other.matrix)
+        assert_differs(one.matrix.grad, other.matrix.grad)
+        assert_differs(one.inverse_matrix.grad, other.inverse_matrix.grad)

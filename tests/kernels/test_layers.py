@@ -23,6 +23,7 @@ VARIANTS = {
     "learned": {"transform": "learned"},
     "learned pre": {"transform": "learned-orthogonal", "norm_placement": "pre"},
     "original": {"activation_domain": "original"},
+    "heads original": {"attention_domain": "original"},
     "interleave": {"interleave": True, "hidden_size": 32},
     "rope": {"positional": "rope", "hidden_size": 32},
     "counts": {"paper_counts": True},

@@ -20,6 +20,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "identity": {"transform": "identity"},
     "block": {"transform_scope": "block"},
     "original": {"activation_domain": "original"},
+    "heads in the original domain": {"attention_domain": "original"},
     "paper counts": {"paper_counts": True},
     "learned, interleave, rope": {"transform": "learned", "interleave": True, "positional": "rope"},
     "fourier": {"token_mixing": "fourier"},

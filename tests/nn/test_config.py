@@ -42,6 +42,8 @@ REFUSED = [
         r"residual features.*slice has 6; use hidden_size=16 or 32, or feed_forward_fold='same'",
     ),
     ({"transform_scope": "layer"}, "transform_scope='layer' is not one of 'sublayer', 'block'"),
+    ({"attention_domain": "fourier"}, "attention_domain='fourier' is not one of 'transform', 'original'"),
+    ({"attention_domain": "original", "transform_scope": "block"}, "needs the L of its own"),
     ({"activation_domain": "fourier"}, "activation_domain='fourier' is not one of 'transform', 'original'"),
     ({"positional": "alibi"}, "positional='alibi' is not one of 'standard'"),
     ({"norm_placement": "sandwich"}, "norm_placement='sandwich' is not one of 'post', 'pre'"),

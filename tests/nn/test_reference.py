@@ -79,10 +79,14 @@ def test_encoder_layer(name, p, scope):
         {"layer_norm_eps": 0.1},
         {"interleave": True, "activation_domain": "original"},
         {"interleave": True},
+        {"attention_domain": "original"},
+        {"attention_domain": "original", "activation_domain": "original", "interleave": True},
     ],
     ids=lambda changes: "-".join(f"{value}" for value in changes.values()),
 )
 def test_encoder_layer_variants(name, p, scope, changes):
+    if scope == "block" and "attention_domain" in changes:
+        pytest.skip("attention has no L of its own there")
     if changes.get("interleave"):
         changes = {**changes, "hidden_size": 2 * p * p, "intermediate_size": 3 * p * p, "num_attention_heads": 2 * p}
     layer = randomize(LEncoderLayer(make_config(name, p, transform_scope=scope, **changes)))

@@ -43,6 +43,7 @@ class LFormerConfig(PreTrainedConfig):
         transform_scope: "sublayer" (norms in the original domain) or "block" (norms in the transform domain; the slices
             of a stack are then independent of each other).
         activation_domain: "transform" or "original", where the feed-forward's activation acts.
+        attention_domain: "transform" or "original", where the heads of the attention are formed.
         positional: "standard", "linear", "exponential", "harmonic", "learned", "learned-alpha", "rope" or "none".
         rope_theta: base of the rotary positions.
         feed_forward_fold: "same", or "shuffled": the feed-forward's slices hold other features than the attention's.
@@ -84,6 +85,7 @@ class LFormerConfig(PreTrainedConfig):
     transform: str = "dct"
     transform_scope: str = "sublayer"
     activation_domain: str = "transform"
+    attention_domain: str = "transform"
     positional: str = "standard"
     rope_theta: float = 10_000.0
     feed_forward_fold: str = "same"

@@ -172,6 +172,8 @@ def _transform_multiply_adds(config: LFormerConfig, length: int) -> int:
     else:
         count = 2 * feed_forwards
     total = (count + crosses) * one  # and L of the memory
+    if config.attention_domain == "original":
+        total += 4 * (selves + crosses) * one  # L^-1 of queries, keys and values, and L of what the heads give
     if config.activation_domain == "original":
         widths = 3 if config.gated else 2  # L^-1 of all that the inner projection gives, and L of what is left
         total += widths * feed_forwards * length * p * p * layer.slice_intermediate_size

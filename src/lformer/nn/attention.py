@@ -29,6 +29,10 @@ class LAttention(nn.Module):
     Under the DFT the scores are Hermitian and the softmax takes their real part, Re(q k^H) = Re q Re k + Im q Im k:
     real attention on real and imaginary parts side by side.
 
+    attention_domain="original" (ours) takes Q, K and V back to the original domain before the heads are formed, and the
+    heads' output to the transform domain again: Q = X * W_Q and so on, each projection an L-product of its own, so that
+    a head sees all features. Its slices mix in every product, at the price of L^-1 of (Q, K, V) and one more L.
+
     With qk_norm every query and key is divided by its root mean square and scaled (`HeadNorm`), before it is rotated.
     """
 
@@ -41,7 +45,8 @@ class LAttention(nn.Module):
         self.dropout = config.attention_probs_dropout_prob
         self.head_shape = (config.heads_per_slice, config.head_size)
         self.scale = config.head_size**-0.5
-        self.num_complex_heads = config.num_complex * config.heads_per_slice
+        self.in_original = config.attention_domain == "original"
+        self.num_complex_heads = 0 if self.in_original else config.num_complex * config.heads_per_slice
         self.transform = (
             TubeTransform(config.tube_length, config.transform, config.backend)
             if config.transform_scope == "sublayer"
@@ -101,10 +106,11 @@ class LAttention(nn.Module):
         plain = not (self.cross or self.again is not None or self.num_complex_heads or self.config.qk_norm)
         keys = _key_mask(mask, xh)
         if plain and cache is None and rotary is None and not output_attentions and (mask is None or keys is not None):
-            qkv = self.query_key_value.slices(xh).unflatten(-1, (3, *self.head_shape))
+            qkv = self._to_heads(self.query_key_value.slices(xh)).unflatten(-1, (3, *self.head_shape))
             dropout = self.dropout if self.training else 0.0
             y = slice_attention(qkv, keys, dropout=dropout, is_causal=is_causal, backend=self.config.backend)
-            return self.output.slices(y.flatten(-2), bias=bias, interleaved=interleaved), None
+            y = self._from_heads(y.flatten(-2))
+            return self.output.slices(y, bias=bias, interleaved=interleaved), None
         projected = self._project(xh, None if self.is_cached(cache, layer_index) else memory)
         parts = [part.unflatten(-1, self.head_shape) for part in projected]  # each (P, B, T, H, E)
         if self.query_norm is not None and self.key_norm is not None:
@@ -118,19 +124,34 @@ class LAttention(nn.Module):
             heads = [part.permute(1, 0, 3, 2, 4).flatten(1, 2) for part in parts]  # each (B, P H, T, E)
             q, k, v = heads if cache is None else self._update(cache, layer_index, *heads)
             y, maps = self._attend_slices_as_heads(q, k, v, mask, is_causal, output_attentions)
-        return self.output.slices(y, bias=bias, interleaved=interleaved), maps
+        return self.output.slices(self._from_heads(y), bias=bias, interleaved=interleaved), maps
+
+    def _to_heads(self, projected: Tensor) -> Tensor:
+        """From the domain of the projections to that of the heads."""
+        if not self.in_original:
+            return projected
+        assert self.transform is not None
+        return self.transform.inverse(projected)
+
+    def _from_heads(self, y: Tensor) -> Tensor:
+        """And back."""
+        if not self.in_original:
+            return y
+        assert self.transform is not None
+        return self.transform(y)
 
     def _project(self, xh: Tensor, memory: Tensor | None) -> list[Tensor]:
         """Queries, keys and values, each (P, B, T, M); queries alone where the memory's are in the cache."""
         if not self.cross:
-            parts = list(self.query_key_value.slices(xh).chunk(3, dim=-1))
+            whole = [(self.query_key_value.slices(xh), 3)]
         else:
-            parts = [self.query.slices(xh)]
+            whole = [(self.query.slices(xh), 1)]
             if memory is not None:
-                parts += self.key_value.slices(memory).chunk(2, dim=-1)
-        if self.again is not None:
-            parts = [layer(part) for layer, part in zip(self.again, parts, strict=False)]
-        return parts
+                whole.append((self.key_value.slices(memory), 2))
+        if self.again is None:
+            return [part for projected, count in whole for part in self._to_heads(projected).chunk(count, dim=-1)]
+        parts = [part for projected, count in whole for part in projected.chunk(count, dim=-1)]
+        return [self._to_heads(layer(part)) for layer, part in zip(self.again, parts, strict=False)]
 
     def is_cached(self, cache: Any, layer_index: int | None = None) -> bool:
         """Whether the keys and values of the memory are in the cache already."""

@@ -45,6 +45,8 @@ class LayerConfig:
     the transform domain ("block")."""
     activation_domain: str = "transform"
     """Where sigma acts: on the slices ("transform", the theorem) or between L^-1 and L ("original", the equation)."""
+    attention_domain: str = "transform"
+    """Where the heads are: in the slices ("transform", the paper) or between L^-1 and L ("original")."""
     positional: str = "standard"
     """How positions enter; a layer needs to know only whether it is "rope"."""
     feed_forward_fold: str = "same"
@@ -74,6 +76,11 @@ class LayerConfig:
         _one_of(self, "hidden_act", tuple(ACTIVATIONS))
         _one_of(self, "transform_scope", SCOPES)
         _one_of(self, "activation_domain", DOMAINS)
+        _one_of(self, "attention_domain", DOMAINS)
+        if self.attention_domain == "original" and self.transform_scope == "block":
+            raise ValueError(
+                "attention_domain='original' needs the L of its own that attention has with transform_scope='sublayer'"
+            )
         _one_of(self, "feed_forward_fold", FOLDS)
         _one_of(self, "positional", STRATEGIES)
         _one_of(self, "norm_placement", PLACEMENTS)

@@ -63,28 +63,39 @@ def attention_slices(layer: Any, xh: Slices, memory: Slices | None = None, mask:
     """Algorithm 1, lines 4 to 16: head_i^(j) = Softmax(Q K^H / sqrt(d_h)) V; Y_i = Concat_j(head_i^(j)) W_O,i.
 
     The scores are Hermitian; where they are complex, the softmax takes their real part. mask: (T, S), True: may look.
+    With attention_domain="original" the heads stand between L^-1 and L.
     """
     config, p = layer.config, len(xh)
     h, size = config.heads_per_slice, config.head_size
     source = xh if memory is None else memory
     weights, biases = _query_key_value(layer)
-    outputs = []
+    projected: list[list[Any]] = []
     for i in range(p):
-        q, k, v = (
+        parts = [
             _linear(what, weight[i], bias[i])
             for what, weight, bias in zip((xh[i], source[i], source[i]), weights, biases, strict=True)
-        )
+        ]
         if layer.again is not None:
-            q, k, v = (
+            parts = [
                 _linear(part, _all_slices(extra.weight, config)[i], _all_slices(extra.bias, config)[i])
-                for part, extra in zip((q, k, v), layer.again, strict=True)
-            )
+                for part, extra in zip(parts, layer.again, strict=True)
+            ]
+        projected.append(parts)
+    in_original = config.attention_domain == "original"
+    if in_original:
+        z, z_inverse = transform_pair(layer.transform)
+        tensors = [_real(mode3([parts[what] for parts in projected], z_inverse)) for what in range(3)]
+        projected = [list(parts) for parts in zip(*tensors, strict=True)]
+    outputs = []
+    for q, k, v in projected:
         heads = []
         for j in range(h):
             columns = slice(j * size, (j + 1) * size)
             scores = q[:, columns] @ k[:, columns].mH / sqrt(size)
             heads.append(_softmax(scores.real, mask).to(v.dtype) @ v[:, columns])
         outputs.append(torch.cat(heads, dim=1))
+    if in_original:
+        outputs = mode3(outputs, z)
     if config.interleave:
         outputs = _interleave(outputs, config)
     return _project(layer.output, outputs, config)

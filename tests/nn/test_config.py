@@ -58,6 +58,8 @@ MODEL_REFUSED = [
     ({"output_projection": "tensor"}, "set tie_word_embeddings=False"),
     ({"vocab_size": 0}, "vocab_size=0 must be at least 1"),
     ({"num_hidden_layers": 0}, "num_hidden_layers=0 must be at least 1"),
+    ({"token_mixing": "fourier", "is_decoder": True}, "it is for encoders; use token_mixing='attention' for a decoder"),
+    ({"token_mixing": "fourier", "is_encoder_decoder": True}, "it is for encoders"),
     ({"share_layers": 2}, "share_layers=2 must be True or False"),
     ({"max_position_embeddings": 0}, "max_position_embeddings=0 must be at least 1"),
 ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedConfig
 
 from lformer.nn import LayerConfig
+from lformer.nn.fourier import FOR_ENCODERS
 
 if TYPE_CHECKING:
     from lformer.models.summary import Summary
@@ -114,6 +115,8 @@ class LFormerConfig(PreTrainedConfig):
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if not isinstance(self.share_layers, bool):
             raise ValueError(f"share_layers={self.share_layers!r} must be True or False")
+        if self.token_mixing == "fourier" and (self.is_decoder or self.is_encoder_decoder):
+            raise ValueError(FOR_ENCODERS)
         if self.output_projection not in ("dense", "tensor"):
             raise ValueError(f"output_projection={self.output_projection!r} is not one of 'dense', 'tensor'")
         if self.output_projection == "tensor" and self.tie_word_embeddings:

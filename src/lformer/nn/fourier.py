@@ -5,6 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+FOR_ENCODERS = (
+    "token_mixing='fourier' mixes every token with all others, later ones too: it is for encoders; "
+    "use token_mixing='attention' for a decoder"
+)
+
 
 class FourierMixing(nn.Module):
     """Y_k = Re(F_T X_k F_M) for every slice k: the DFT over its M features, then over the T tokens, not normalised.

@@ -22,7 +22,7 @@ from lformer.nn.attention import LAttention
 from lformer.nn.config import LayerConfig
 from lformer.nn.feed_forward import LFeedForward
 from lformer.nn.folding import fold_slices, unfold_slices
-from lformer.nn.fourier import FourierMixing
+from lformer.nn.fourier import FOR_ENCODERS, FourierMixing
 from lformer.nn.linear import LLinear
 from lformer.nn.norm import TensorLayerNorm
 from lformer.nn.tube_transform import TubeTransform
@@ -207,10 +207,7 @@ class LDecoderLayer(_Layer):
     def __init__(self, config: Any, layer_index: int = 0, *, cross_attention: bool = False) -> None:
         super().__init__(config)
         if self.config.token_mixing == "fourier":
-            raise ValueError(
-                "token_mixing='fourier' mixes every token with all others, later ones too: it is for encoders; "
-                "use token_mixing='attention' for a decoder"
-            )
+            raise ValueError(FOR_ENCODERS)
         self.attention = LAttention(config, layer_index=layer_index)
         self.attention_norm = self._norm()
         if cross_attention:

@@ -11,6 +11,7 @@ from rich.table import Table
 from transformers.utils.logging import disable_progress_bar
 
 from lformer import verbs
+from lformer.studies.generation import Sampling
 from lformer.version import __version__
 
 app = typer.Typer(
@@ -125,9 +126,15 @@ def evaluate(
     run: RunPath,
     prepared: Annotated[Path | None, typer.Option(help="A token cache; the run's own if left out.")] = None,
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    bleu: Annotated[bool, typer.Option("--bleu", help="Also BLEU: translate greedily and by 4 beams.")] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Sentences that --bleu translates at a time.")] = 64,
 ) -> None:
-    """Scores of a trained model on a split of prepared data, as JSON."""
-    typer.echo(json.dumps(verbs.evaluate(run, prepared, split), indent=2))
+    """Scores of a trained model on a split of prepared data, as JSON.
+
+    Example: lformer evaluate runs/translate --bleu
+    """
+    found = verbs.evaluate(run, prepared, split, with_bleu=bleu, batch_size=batch_size)
+    typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
 
 
 @app.command()
@@ -153,15 +160,40 @@ def predict(
 @app.command()
 def generate(
     run: RunPath,
-    prompt: Annotated[str, typer.Option(help="The text to go on from, or to translate.")] = "",
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="[PROMPT]", help="The text to go on from, or to translate; - reads standard input."),
+    ] = None,
+    prompt: Annotated[str | None, typer.Option(help="The same as an option.")] = None,
+    file: Annotated[Path | None, typer.Option(help="A file with the prompt, or one sentence a line.")] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1)] = 100,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.8,
+    temperature: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="0 takes the likeliest token. 0.8 if left out; 0 to translate and with beams."),
+    ] = None,
     top_k: Annotated[int, typer.Option(min=0, help="Sample from this many likeliest tokens; 0 from all.")] = 50,
-    num_beams: Annotated[int, typer.Option(min=1)] = 1,
+    top_p: Annotated[float, typer.Option(help="Sample from the likeliest tokens of this total probability.")] = 1.0,
+    num_beams: Annotated[int, typer.Option(min=1, help="Search for the likeliest text with so many candidates.")] = 1,
     seed: int = 0,
 ) -> None:
-    """Continue a text with a trained language model, or translate with an encoder-decoder."""
-    typer.echo(verbs.generate(run, prompt, max_new_tokens, temperature, top_k, num_beams, seed))
+    """Continue a text with a trained language model, or translate with an encoder-decoder.
+
+    On a terminal the text appears as it is made. Without a prompt a language model begins a new line.
+
+    Examples:
+    lformer generate runs/shakespeare "ROMEO:" --max-new-tokens 300 --temperature 0.7
+    lformer generate runs/translate --file captions.en --num-beams 4
+    """
+    sampling = Sampling(
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        num_beams=num_beams,
+        seed=seed,
+    )
+    given = verbs.read_prompt([text, prompt], file)
+    verbs.generate(run, given, sampling, lambda piece: typer.echo(piece, nl=False), stream=sys.stdout.isatty())
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from lformer.models import (
 from lformer.settings import UserError, apply_settings
 from lformer.studies import classify, is_study, write_markdown, write_report, write_study_report
 from lformer.studies import quickstart as run_quickstart
+from lformer.studies.bleu import bleu
+from lformer.studies.generation import Sampling, continue_text, translate
 from lformer.train import PRESETS, TASKS, DataSettings, Diverged, Interrupted, Preset, Recipe, RunFolder, make_task
 from lformer.train import evaluate as evaluate_model
 from lformer.train import train as train_model
@@ -134,8 +136,10 @@ def train(
     return result if PartialState().is_main_process else None
 
 
-def evaluate(run: Path, prepared: Path | None, split: str) -> dict[str, float]:
-    """Scores of a trained model."""
+def evaluate(
+    run: Path, prepared: Path | None, split: str, *, with_bleu: bool = False, batch_size: int = 64
+) -> dict[str, Any]:
+    """Scores of a trained model; of a translation model also BLEU, if asked for."""
     folder = RunFolder(run)
     request = folder.request()
     cache = Prepared.open(prepared or Path(request["data"]["path"]))
@@ -143,8 +147,13 @@ def evaluate(run: Path, prepared: Path | None, split: str) -> dict[str, float]:
         raise UserError(f"{cache.path} has no split {split!r}; it has {', '.join(cache.splits)}")
     task = make_task(request["task"], cache, Recipe(**request["recipe"]))
     model, _ = load_model(run)
+    if with_bleu and not isinstance(model, LFormerForConditionalGeneration):
+        raise UserError(f"{run} holds a {type(model).__name__}; BLEU is for translation")
     accelerator = Accelerator()
-    return evaluate_model(model.to(accelerator.device), task, cache.split(split), accelerator).scores
+    found = evaluate_model(model.to(accelerator.device), task, cache.split(split), accelerator).scores
+    if not with_bleu:
+        return found
+    return {**found, "bleu": bleu(model, cache, split, batch_size=batch_size)}
 
 
 def read_texts(texts: list[str] | None, file: Path | None) -> Iterable[str]:
@@ -173,26 +182,48 @@ def predict(run: Path, texts: Iterable[str], batch_size: int = 64) -> Iterator[d
 
 
 def generate(
-    run: Path, prompt: str, max_new_tokens: int, temperature: float, top_k: int, num_beams: int, seed: int
-) -> str:
-    """A continuation of the prompt, or its translation."""
+    run: Path,
+    prompt: bytes,
+    sampling: Sampling,
+    write: Callable[[str], object],
+    *,
+    stream: bool = False,
+    batch_size: int = 32,
+) -> None:
+    """Write a continuation of the prompt, as it comes if asked for, or the translation of each of its lines."""
     model, tokenizer = load_model(run)
-    if not isinstance(model, LFormerForCausalLM | LFormerForConditionalGeneration):
+    model = model.to("cuda" if torch.cuda.is_available() else "cpu")
+    said: set[str] = set()
+
+    def note(text: str) -> None:
+        if text not in said:
+            Console(stderr=True, highlight=False, markup=False).print(text, soft_wrap=True)
+        said.add(text)
+
+    if isinstance(model, LFormerForCausalLM):
+        text = continue_text(model, tokenizer, prompt, sampling, write=write if stream else None, note=note)
+        write("\n" if stream else text + "\n")
+    elif isinstance(model, LFormerForConditionalGeneration):
+        lines = prompt.decode("utf-8", "replace").splitlines() or [""]
+        for line in translate(model, tokenizer, lines, sampling, batch_size=batch_size):
+            write(line + "\n")
+    else:
         raise UserError(f"{run} holds a {type(model).__name__}; generate needs a causal or encoder-decoder model")
-    ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
-    if ids.shape[1] == 0:
-        ids = torch.tensor([[tokenizer.bos_token_id]])
-    limit = model.config.max_position_embeddings
-    if isinstance(model, LFormerForCausalLM) and model.config.positional not in ("rope", "none"):
-        if ids.shape[1] >= limit:
-            raise UserError(f"the prompt has {ids.shape[1]} tokens; this model takes fewer than {limit}")
-        max_new_tokens = min(max_new_tokens, limit - ids.shape[1])
-    torch.manual_seed(seed)
-    sampling: dict[str, Any] = {"do_sample": False}
-    if temperature > 0 and num_beams == 1 and isinstance(model, LFormerForCausalLM):
-        sampling = {"do_sample": True, "temperature": temperature, "top_k": top_k or None}
-    found = model.generate(ids, max_new_tokens=max_new_tokens, num_beams=num_beams, **sampling)
-    return str(tokenizer.decode(found[0], skip_special_tokens=True))
+
+
+def read_prompt(given: list[str | None], file: Path | None) -> bytes:
+    """The one prompt that was given, or the bytes of a file; - is standard input."""
+    found = [text for text in given if text is not None]
+    if len(found) + (file is not None) > 1:
+        raise UserError("give one prompt: as an argument, with --prompt or with --file")
+    if found == ["-"] or (file is not None and str(file) == "-"):
+        return sys.stdin.buffer.read()
+    if file is None:
+        return found[0].encode("utf-8", "surrogateescape") if found else b""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}") from None
 
 
 def reproduce(

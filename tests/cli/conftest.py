@@ -90,3 +90,18 @@ def language_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         arguments = ["--data-dir", str(folder), "--task", "causal-lm", "--out", str(out), *sets(settings)]
         assert call(monkeypatch, "train", *arguments) == 0
     return out
+
+
+@pytest.fixture(scope="session")
+def translation_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished encoder-decoder."""
+    folder = tmp_path_factory.mktemp("pairs")
+    for split, count in (("train", 24), ("test", 5)):
+        (folder / f"{split}.en").write_text("".join(f"the dog {i % 7}\n" for i in range(count)), encoding="utf-8")
+        (folder / f"{split}.de").write_text("".join(f"der Hund {i % 7}\n" for i in range(count)), encoding="utf-8")
+    out = tmp_path_factory.mktemp("runs") / "pairs"
+    options = ["--task", "translation", "--text", "en", "--text", "de", "--out", str(out)]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        settings = sets([*TINY, "lowercase=false"])
+        assert call(monkeypatch, "train", "--data-dir", str(folder), *options, *settings) == 0
+    return out

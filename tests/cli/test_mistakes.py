@@ -126,6 +126,11 @@ def test_predict_without_text(refused: Refused, run_folder: Path, tmp_path: Path
 
 def test_a_prompt_that_is_too_long(refused: Refused, language_run: Path) -> None:
     assert "tokens" in refused("generate", language_run, "--prompt", "the cat " * 10)
+    assert "give one prompt" in refused("generate", language_run, "the", "--prompt", "cat")
+    assert "cannot read" in refused("generate", language_run, "--file", "nowhere.txt")
+    assert "top_p=2.0" in refused("generate", language_run, "--top-p", "2")
+    assert "leave out temperature" in refused("generate", language_run, "--num-beams", "2", "--temperature", "1")
+    assert "BLEU is for translation" in refused("evaluate", language_run, "--bleu", "--split", "train")
 
 
 def test_a_damaged_model(refused: Refused, run_folder: Path, tmp_path: Path) -> None:

@@ -109,6 +109,55 @@ def test_generate_continues_a_text(lformer: Run, language_run: Path, capsys: Cap
     assert lformer("generate", language_run, "--temperature", "0", "--max-new-tokens", "3") == 0
 
 
+def test_the_ways_to_give_a_prompt_agree(
+    lformer: Run, language_run: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--max-new-tokens", "5", "--top-p", "0.9", "--temperature", "0.7"]
+    file = tmp_path / "prompt.txt"
+    file.write_bytes(b"the c")
+    found = []
+    for prompt in (["the c"], ["--prompt", "the c"], ["--file", file], ["-"], ["--file", "-"]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the c")))
+        assert lformer("generate", language_run, *prompt, *options) == 0
+        found.append(capsys.readouterr().out)
+    assert len(set(found)) == 1
+    assert found[0].startswith("the c")
+
+
+def test_on_a_terminal_the_text_comes_as_it_is_made(
+    lformer: Run, language_run: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["generate", language_run, "the ", "--max-new-tokens", "6"]
+    assert lformer(*arguments) == 0
+    whole = capsys.readouterr().out
+    pieces: list[str] = []
+    monkeypatch.setattr("typer.echo", lambda text, nl=True: pieces.append(text))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert lformer(*arguments) == 0
+    assert "".join(pieces) == whole
+    assert len(pieces) > 4
+
+
+def test_generate_translates_line_by_line(lformer: Run, translation_run: Path, tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "in.en"
+    file.write_text("the dog 1\nthe dog 2\n", encoding="utf-8")
+    options = ["--max-new-tokens", "4", "--num-beams", "2"]
+    assert lformer("generate", translation_run, "--file", file, *options) == 0
+    both = capsys.readouterr().out
+    assert both.count("\n") == 2
+    assert lformer("generate", translation_run, "the dog 1", *options) == 0
+    assert capsys.readouterr().out == both.splitlines(keepends=True)[0]
+
+
+def test_evaluate_with_bleu(lformer: Run, translation_run: Path, capsys: Capture) -> None:
+    pytest.importorskip("sacrebleu")
+    assert lformer("evaluate", translation_run, "--bleu", "--batch-size", "3") == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["loss"] > 0
+    assert {"greedy", "beam_4"} <= scores["bleu"].keys()
+    assert "tok:13a" in scores["bleu"]["greedy"]["signature"]
+
+
 def test_export_writes_onnx(lformer: Run, run_folder: Path, tmp_path: Path, capsys: Capture) -> None:
     pytest.importorskip("onnxruntime")
     assert lformer("export", run_folder, "--out", tmp_path / "model.onnx") == 0

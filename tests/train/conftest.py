@@ -39,6 +39,24 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return prepare(data, folder / "tokens", max_length=16, vocab_size=300)
 
 
+def write_pairs(folder: Path) -> None:
+    """Pairs of which the second has the words of the first in reverse, in capitals."""
+    generator = random.Random(0)
+    folder.mkdir(parents=True)
+    for split, count in (("train", 60), ("validation", 12), ("test", 12)):
+        lines = [generator.choices(["one", "two", "three", "four"], k=generator.randint(1, 6)) for _ in range(count)]
+        (folder / f"{split}.en").write_text("".join(" ".join(words) + "\n" for words in lines))
+        (folder / f"{split}.xx").write_text("".join(" ".join(words[::-1]).upper() + "\n" for words in lines))
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    folder = tmp_path_factory.mktemp("pairs")
+    write_pairs(folder / "text")
+    data = load_data(None, folder / "text", task="translation", text_columns=["en", "xx"])
+    return prepare(data, folder / "tokens", max_length=24, vocab_size=280, lowercase=False)
+
+
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()

@@ -91,6 +91,12 @@ def _byte_backend() -> Tokenizer:
     return backend
 
 
+def is_byte_tokenizer(tokenizer: PreTrainedTokenizerFast) -> bool:
+    """Whether it is ours of kind "byte", whose ids `encode_bytes` makes."""
+    first = len(SPECIAL)
+    return len(tokenizer) == SMALLEST and tokenizer.convert_ids_to_tokens([*range(first, SMALLEST)]) == byte_alphabet()
+
+
 def encode_bytes(content: bytes) -> np.ndarray:
     """The ids that the byte tokenizer gives to these bytes, UTF-8 or not: 4 + byte. uint16."""
     return np.frombuffer(content, dtype=np.uint8).astype(np.uint16) + np.uint16(len(SPECIAL))

@@ -26,6 +26,15 @@ def evaluation_batches(lengths: Rows, batch_size: int) -> list[Rows]:
     return _cut(np.argsort(lengths, kind="stable"), batch_size)
 
 
+def spread(lengths: Rows, tokens: int) -> Rows:
+    """Examples at even distances, as many as have about that many tokens; all of them for 0 tokens."""
+    total = int(lengths.sum())
+    if not tokens or total <= tokens:
+        return np.arange(len(lengths))
+    count = max(1, round(len(lengths) * tokens / total))
+    return np.arange(count) * len(lengths) // count
+
+
 def share(rows: Rows, process: int, processes: int) -> Rows:
     """The rows of a batch that one of several processes works on."""
     return rows[process::processes]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lformer.data import TokenSplit
-from lformer.train.batches import evaluation_batches, share
+from lformer.train.batches import evaluation_batches, share, spread
 from lformer.train.resident_data import fits
 from lformer.train.tasks import Batch, Classification, Task
 
@@ -33,9 +33,16 @@ def to_device(batch: Batch, device: torch.device) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, task: Task, split: TokenSplit, accelerator: Accelerator) -> Evaluation:
-    """Loss per label, the task's scores, and a classifier's predictions; the processes share the work."""
+def evaluate(
+    model: nn.Module, task: Task, split: TokenSplit, accelerator: Accelerator, *, tokens: int = 0
+) -> Evaluation:
+    """Loss per label, the task's scores, and a classifier's predictions; the processes share the work.
+
+    With `tokens` only as many examples, spread over the split, as have about that many tokens. The predictions are
+    then theirs.
+    """
     lengths = task.lengths(split)
+    chosen = spread(lengths, tokens)
     device = accelerator.device
     data = task.resident(split, device) if _belongs_on(device, split) else None
     classifies = isinstance(task, Classification)
@@ -43,23 +50,19 @@ def evaluate(model: nn.Module, task: Task, split: TokenSplit, accelerator: Accel
     probabilities = torch.zeros(len(lengths), task.num_labels if classifies else 0, device=device)
     # Stays on the device until the end, so that the host can go ahead. Of every batch: loss, hits, labels asked for.
     found: list[Tensor] = []
-    weight = 0
     was_training = model.training
     model.eval()
-    for index, batch_rows in enumerate(evaluation_batches(lengths, task.recipe.eval_batch_size)):
-        rows = share(batch_rows, accelerator.process_index, accelerator.num_processes)
+    for index, batch in enumerate(evaluation_batches(lengths[chosen], task.recipe.eval_batch_size)):
+        rows = share(chosen[batch], accelerator.process_index, accelerator.num_processes)
         if len(rows) == 0:
             continue
         places = to_device({"rows": rows}, device)["rows"]
         if data is not None:
-            batch = data.batch(places, data.kind(rows))
-            weight += data.weight(len(rows))
+            inputs = data.batch(places, data.kind(rows))
         else:
-            made = task.batch(split, rows, np.random.default_rng([task.recipe.seed, index]))
-            batch = to_device(made, device)
-            weight += task.weight(made)
+            inputs = to_device(task.batch(split, rows, np.random.default_rng([task.recipe.seed, index])), device)
         with accelerator.autocast():
-            logits, labels = task.predict(model, batch)
+            logits, labels = task.predict(model, inputs)
         logits = logits.float()
         if classifies:
             probabilities[places] = logits.softmax(-1)
@@ -68,16 +71,16 @@ def evaluate(model: nn.Module, task: Task, split: TokenSplit, accelerator: Accel
         found.append(torch.stack([task.loss(logits, labels), hits.sum(), known.sum()]))
     model.train(was_training)
     totals = torch.stack(found).cpu().double().sum(0) if found else torch.zeros(3, dtype=torch.float64)
-    total, right, asked, weight_ = _sum(accelerator, torch.cat([totals, totals.new_tensor([weight])])).tolist()
-    scores: dict[str, float] = {"loss": total / max(weight_, 1)}
+    total, right, asked = _sum(accelerator, totals).tolist()
+    scores: dict[str, float] = {"loss": total / max(asked, 1)}
     if not classifies:
         scores |= {"accuracy": right / max(asked, 1), "perplexity": float(np.exp(min(scores["loss"], 700)))}
         scores["bits"] = scores["loss"] / float(np.log(2))
         return Evaluation(scores, None, None)
-    by_example = _sum(accelerator, probabilities).numpy()
+    by_example = _sum(accelerator, probabilities).numpy()[chosen]
     predictions = by_example.argmax(-1)
     assert split.labels is not None
-    scores |= task.scores(predictions, np.asarray(split.labels, dtype=np.int64))
+    scores |= task.scores(predictions, np.asarray(split.labels[chosen], dtype=np.int64))
     return Evaluation(scores, predictions, by_example)
 
 

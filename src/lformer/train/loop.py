@@ -3,6 +3,7 @@
 import time
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,11 @@ class Training:
     correct: list[Tensor] = field(default_factory=list)
     """Of every step since the last line of metrics: the loss, and for a classifier the share that it got right."""
 
+    @cached_property
+    def lengths(self) -> Rows:
+        """Of every training example."""
+        return self.task.lengths(self.train_split)
+
     def run(self) -> dict[str, Any]:
         """Train to the end, evaluate, save; returns the result."""
         with self.display, stop_on_signal() as stop:
@@ -96,13 +102,13 @@ class Training:
     def _epoch(self, stop: Stop) -> None:
         progress, recipe = self.progress, self.recipe
         batches = epoch_batches(
-            self.task.lengths(self.train_split),
+            self.lengths,
             recipe.batch_size,
             seed=recipe.seed,
             epoch=progress.epoch,
             bucket=recipe.bucket,
         )
-        batches = batches[progress.batch :]
+        batches = self.task.shifted(batches, self.train_split, progress.epoch)[progress.batch :]
         if self.resident is not None:
             self.resident.plan(batches)
         self.model.train()
@@ -114,6 +120,10 @@ class Training:
             if progress.step % recipe.log_steps == 0 or done or stopping:
                 progress.seconds += self._now() - started
                 self.log()
+                started = self._now()
+            if recipe.eval_steps and progress.step % recipe.eval_steps == 0 and not (done or stopping):
+                progress.seconds += self._now() - started
+                self._between_steps()
                 started = self._now()
             if stopping or (recipe.checkpoint_steps and progress.step % recipe.checkpoint_steps == 0 and not done):
                 progress.seconds += self._now() - started
@@ -195,7 +205,7 @@ class Training:
             self.ema.update_parameters(accelerator.unwrap_model(self.model))
         self.losses.append(total)
         self.correct.append(correct)
-        return int(whole["attention_mask"].sum() if "attention_mask" in whole else whole["input_ids"].size)
+        return int(self.lengths[rows % len(self.lengths)].sum())
 
     def _collect(self) -> None:
         if self.resident is not None:
@@ -235,10 +245,20 @@ class Training:
             "Try a smaller learning_rate, or mixed_precision=no"
         )
 
+    def _between_steps(self) -> None:
+        """Measure on a part of the validation split: a long run is worth a look before its end."""
+        if "validation" in self.prepared.splits:
+            self.log()
+            scores = self.evaluate("validation", tokens=self.recipe.eval_tokens).scores
+            self.display.steps(
+                self.progress.step, self.total_steps, **{f"validation_{name}": score for name, score in scores.items()}
+            )
+
     def _after_epoch(self) -> None:
         """Measure on the validation split, and remember the best weights where early stopping wants them."""
         figures: dict[str, Any] = {}
-        if "validation" in self.prepared.splits:
+        wanted = not self.recipe.eval_steps or self.recipe.early_stopping
+        if wanted and "validation" in self.prepared.splits:
             scores = self.evaluate("validation").scores
             figures = {f"validation_{name}": value for name, value in scores.items()}
             if self.recipe.early_stopping:
@@ -262,11 +282,11 @@ class Training:
             found = self.task.model_class.from_pretrained(best)
             self.unwrapped().load_state_dict(found.state_dict())
 
-    def evaluate(self, split: str) -> Evaluation:
-        """Scores on a split, written to the metrics."""
+    def evaluate(self, split: str, tokens: int = 0) -> Evaluation:
+        """Scores on a split, or on about so many tokens of it, written to the metrics."""
         model = self.ema.module if self.ema is not None else self.model
-        found = evaluate(model, self.task, self.prepared.split(split), self.accelerator)
-        self._measure("evaluation", found.scores, split=split)
+        found = evaluate(model, self.task, self.prepared.split(split), self.accelerator, tokens=tokens)
+        self._measure("evaluation", found.scores, split=split, **({"tokens": tokens} if tokens else {}))
         return found
 
     def _measure(self, kind: str, figures: dict[str, Any], **labels: Any) -> None:

@@ -44,6 +44,9 @@ class Display:
         if not self.quiet:
             self.console.print(text, highlight=False, soft_wrap=True)
 
+    def steps(self, step: int, total: int, **figures: Any) -> None:
+        self.say(f"step {step}/{total}: {_join(figures)}")
+
     def epoch(self, epoch: int, epochs: int, **figures: Any) -> None:
         self.say(f"epoch {epoch}/{epochs}: {_join(figures)}")
 

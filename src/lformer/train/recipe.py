@@ -46,7 +46,12 @@ class Recipe:
     mask_probability: float = 0.15
     """Share of tokens that a masked language model must predict."""
     sequence_length: int = 128
-    """Tokens in one example of a causal language model."""
+    """Tokens in one example of a causal language model. After the first epoch the text is cut at other places."""
+    eval_steps: int = 0
+    """Steps between evaluations on the validation split; 0 evaluates after every epoch. The last is of the whole split
+    in any case."""
+    eval_tokens: int = 200_000
+    """Tokens that an evaluation of `eval_steps` looks at, spread over the split; 0 looks at all."""
     bucket: bool = False
     """Train on batches of similar length: less padding, but no longer a plain shuffle."""
     mixed_precision: str = "auto"
@@ -73,7 +78,8 @@ class Recipe:
         self._require("keep_checkpoints", self.keep_checkpoints >= 1, "must be at least 1, or a run could not resume")
         self._require("max_steps", self.max_steps is None or self.max_steps >= 1, "must be at least 1")
         self._require("learning_rate", self.learning_rate > 0, "must be above 0")
-        for name in ("final_learning_rate", "weight_decay", "clip_norm", "early_stopping", "checkpoint_steps"):
+        counts = ("early_stopping", "checkpoint_steps", "eval_steps", "eval_tokens")
+        for name in ("final_learning_rate", "weight_decay", "clip_norm", *counts):
             self._require(name, getattr(self, name) >= 0, "must not be negative")
         for name in ("warmup_fraction", "label_smoothing", "ema"):
             self._require(name, 0 <= getattr(self, name) < 1, "must be from 0 to below 1")

@@ -76,7 +76,7 @@ class ResidentSteps:
             self.launch(self.data.kind(rows))
         self.planned.pop()
         self.step += 1
-        return int(self.data.lengths[rows].sum())
+        return int(self.data.lengths[rows % len(self.data.lengths)].sum())
 
     @property
     def is_full(self) -> bool:
@@ -94,7 +94,7 @@ class ResidentSteps:
         """The step itself. Everything that it reads and leaves behind has its place in memory before and after."""
         rows = self.order[self.place_on_device + self.columns[: kind.size]]
         batch = self.data.batch(rows, kind)
-        weight = self.data.weight(kind.size)
+        weight = self.data.weight(batch)
         with self.accelerator.autocast():
             logits, labels = self.task.predict(self.model, batch)
             loss = self.task.loss(logits, labels, self.recipe.label_smoothing) / weight

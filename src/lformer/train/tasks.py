@@ -28,10 +28,17 @@ from lformer.settings import UserError
 from lformer.train.batches import Rows
 from lformer.train.metrics import accuracy, macro_f1
 from lformer.train.recipe import Recipe
-from lformer.train.resident_data import ResidentData, ResidentStream, ResidentTexts, padded_width
+from lformer.train.resident_data import (
+    IGNORED,
+    ResidentData,
+    ResidentPairs,
+    ResidentStream,
+    ResidentTexts,
+    padded_width,
+    stream_places,
+)
 
 Batch = dict[str, NDArray[Any]]
-IGNORED = -100
 PAD_MULTIPLE = 8  # lengths are rounded up to this: fewer shapes, and what fused attention likes
 
 
@@ -49,6 +56,10 @@ class Task(ABC):
     def lengths(self, split: TokenSplit) -> Rows:
         """The length of every example of the split."""
         return split.lengths
+
+    def shifted(self, batches: list[Rows], split: TokenSplit, epoch: int) -> list[Rows]:
+        """The batches of an epoch, of other examples where a task can cut the same data differently."""
+        return batches
 
     @abstractmethod
     def batch(self, split: TokenSplit, rows: Rows, generator: np.random.Generator) -> Batch:
@@ -136,7 +147,10 @@ class MaskedLanguageModeling(Task):
 
 
 class CausalLanguageModeling(Task):
-    """The text as one stream, cut into sequences of recipe.sequence_length tokens; each predicts the next."""
+    """The text as one stream, cut into sequences of recipe.sequence_length tokens; each predicts the next.
+
+    In every epoch but the first the cuts are at other places (`stream_places`).
+    """
 
     model_class = LFormerForCausalLM
 
@@ -149,10 +163,16 @@ class CausalLanguageModeling(Task):
             )
         return np.full(count, self.recipe.sequence_length, dtype=np.int64)
 
+    def shifted(self, batches: list[Rows], split: TokenSplit, epoch: int) -> list[Rows]:
+        if epoch == 0:
+            return batches
+        by = np.random.default_rng([self.recipe.seed, epoch, 1]).integers(self.recipe.sequence_length)
+        return [rows + by * len(self.lengths(split)) for rows in batches]
+
     def batch(self, split: TokenSplit, rows: Rows, generator: np.random.Generator) -> Batch:
         length = self.recipe.sequence_length
-        place = rows[:, None] * length + np.arange(length + 1)
-        tokens = np.asarray(split.tokens[place], dtype=np.int64)
+        starts = stream_places(rows, len(self.lengths(split)), length, len(split.tokens))
+        tokens = np.asarray(split.tokens[starts[:, None] + np.arange(length + 1)], dtype=np.int64)
         return {"input_ids": tokens[:, :-1], "labels": tokens[:, 1:]}
 
     def resident(self, split: TokenSplit, device: torch.device, multiple: int = PAD_MULTIPLE) -> ResidentData:
@@ -189,9 +209,14 @@ class Translation(Task):
         return {
             **source,
             "decoder_input_ids": np.concatenate([self.tokenizer.bos_token_id * one, targets], axis=1),
-            "decoder_attention_mask": np.concatenate([one, mask], axis=1),
+            # No mask for it: padding is on the right, where a causal decoder does not look.
             "labels": labels,
         }
+
+    def resident(self, split: TokenSplit, device: torch.device, multiple: int = PAD_MULTIPLE) -> ResidentData:
+        ids = {"pad": self.tokenizer.pad_token_id, "bos": self.tokenizer.bos_token_id}
+        ids["eos"] = self.tokenizer.eos_token_id
+        return ResidentPairs(split, device, **ids, limit=self.max_length, multiple=multiple)
 
     def predict(self, model: torch.nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         inputs = {name: value for name, value in batch.items() if name != "labels"}

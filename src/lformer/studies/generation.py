@@ -1,0 +1,197 @@
+"""Text from a trained model: a causal model goes on from a prompt, an encoder-decoder translates."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+from transformers.generation.streamers import BaseStreamer
+
+from lformer.data import encode_texts
+from lformer.data.tokenizer import encode_bytes, is_byte_tokenizer
+from lformer.models import LFormerForCausalLM, LFormerForConditionalGeneration
+from lformer.settings import UserError
+
+UNLIMITED = ("rope", "none")  # positions without a table
+TEMPERATURE = 0.8
+BROKEN = "\N{REPLACEMENT CHARACTER}"
+LONGEST_CHARACTER = 4  # bytes in UTF-8
+
+Write = Callable[[str], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How tokens are chosen."""
+
+    max_new_tokens: int = 100
+    temperature: float | None = None
+    """0 takes the likeliest token; None is 0.8 for a causal model and 0 for a translation or a beam search."""
+    top_k: int = 50
+    """Only among this many likeliest tokens; 0 among all."""
+    top_p: float = 1.0
+    """Only among the likeliest tokens that together have this probability."""
+    num_beams: int = 1
+    """More than one: the likeliest whole text as far as a search over so many candidates finds it."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1 or self.num_beams < 1:
+            raise UserError("max_new_tokens and num_beams must be at least 1")
+        if not 0 < self.top_p <= 1:
+            raise UserError(f"top_p={self.top_p} must be above 0 and at most 1")
+        if self.num_beams > 1 and self.temperature:
+            raise UserError(
+                f"num_beams={self.num_beams} searches for the likeliest text and draws nothing: leave out temperature"
+            )
+
+    def options(self, *, translates: bool) -> dict[str, Any]:
+        """The same for transformers' generate."""
+        temperature = self.temperature
+        if temperature is None:
+            temperature = 0.0 if translates or self.num_beams > 1 else TEMPERATURE
+        if temperature == 0:
+            return {"do_sample": False, "num_beams": self.num_beams}
+        return {"do_sample": True, "temperature": temperature, "top_k": self.top_k, "top_p": self.top_p}
+
+
+@torch.inference_mode()
+def continue_text(
+    model: LFormerForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    prompt: bytes,
+    sampling: Sampling,
+    *,
+    write: Write | None = None,
+    note: Write = lambda text: None,
+) -> str:
+    """The prompt and what the model makes of it. Bytes that are no character of UTF-8 become U+FFFD in the result.
+
+    An empty prompt stands for the beginning of a line: the model is given a line end, which is not part of the result.
+    `write` gets the text piece by piece as it comes, `note` what the user should know.
+    """
+    ids = prompt_ids(tokenizer, prompt, note)
+    shown = len(ids) if prompt else 0
+    new = _room(model, len(ids), sampling.max_new_tokens, note)
+    stream = TextStream(tokenizer, write) if write is not None and sampling.num_beams == 1 else None
+    if stream is not None:
+        stream.show(ids[:shown])
+    torch.manual_seed(sampling.seed)
+    given = torch.tensor([ids], device=model.device)
+    generate: Any = model.generate  # type: ignore[misc]
+    found = generate(
+        given,
+        attention_mask=torch.ones_like(given),
+        max_new_tokens=new,
+        streamer=stream,
+        **sampling.options(translates=False),
+    )
+    kept = found[0].tolist()
+    text = decode(tokenizer, kept if shown else kept[len(ids) :])
+    if write is not None and stream is None:
+        write(text)
+    return text
+
+
+@torch.inference_mode()
+def translate(
+    model: LFormerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerFast,
+    texts: Sequence[str],
+    sampling: Sampling,
+    *,
+    batch_size: int = 32,
+) -> Iterator[str]:
+    """The translation of every text, in their order, a batch at a time; no longer than the model has positions for."""
+    ids = encode_texts(tokenizer, [(text,) for text in texts])
+    longest = max(map(len, ids), default=0)
+    limit = model.config.max_position_embeddings
+    if model.config.positional not in UNLIMITED and longest > limit:
+        raise UserError(f"a text has {longest} tokens, and this model takes at most {limit}; translate it in parts")
+    torch.manual_seed(sampling.seed)
+    for start in range(0, len(ids), batch_size):
+        found = translate_ids(model, tokenizer, ids[start : start + batch_size], sampling)
+        yield from (decode(tokenizer, row) for row in found)
+
+
+def translate_ids(
+    model: LFormerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerFast,
+    ids: Sequence[Sequence[int]],
+    sampling: Sampling,
+) -> list[list[int]]:
+    """A batch of sources to their translations, as tokens."""
+    inputs = tokenizer.pad({"input_ids": [list(row) for row in ids]}, padding=True, return_tensors="pt")
+    generate: Any = model.generate  # type: ignore[misc]
+    found = generate(
+        inputs["input_ids"].to(model.device),
+        attention_mask=inputs["attention_mask"].to(model.device),
+        max_new_tokens=_room(model, 1, sampling.max_new_tokens),
+        **sampling.options(translates=True),
+    )
+    return found.tolist()
+
+
+def prompt_ids(tokenizer: PreTrainedTokenizerFast, prompt: bytes, note: Write = lambda text: None) -> list[int]:
+    """The tokens of a prompt, never none; a prompt that is not UTF-8 is bytes to the byte tokenizer."""
+    try:
+        ids = tokenizer(prompt.decode("utf-8"))["input_ids"]
+    except UnicodeDecodeError as error:
+        if is_byte_tokenizer(tokenizer):
+            return encode_bytes(prompt).tolist()
+        note(f"byte {error.start} of the prompt is not UTF-8: it becomes {BROKEN}, as this model has a BPE tokenizer")
+        ids = tokenizer(prompt.decode("utf-8", "replace"))["input_ids"]
+    return ids or tokenizer("\n")["input_ids"] or [tokenizer.eos_token_id]
+
+
+def decode(tokenizer: PreTrainedTokenizerFast, ids: Sequence[int]) -> str:
+    return str(tokenizer.decode(list(ids), skip_special_tokens=True))
+
+
+class TextStream(BaseStreamer):
+    """Writes the text of tokens as they come, but no half characters."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, write: Write) -> None:
+        self.tokenizer, self.write = tokenizer, write
+        self.waiting: list[int] = []
+        self.is_prompt = True
+
+    def put(self, value: Tensor) -> None:
+        """Called by `generate`: first with the prompt, then with every new token."""
+        if self.is_prompt:
+            self.is_prompt = False
+        else:
+            self.show(value.flatten().tolist())
+
+    def show(self, ids: list[int]) -> None:
+        self.waiting += ids
+        text = decode(self.tokenizer, self.waiting)
+        # What is no character yet may become one with the bytes that follow, or else is none.
+        if not text.endswith(BROKEN) or len(self.waiting) >= LONGEST_CHARACTER:
+            self.end()
+
+    def end(self) -> None:
+        """Called by `generate` at its end."""
+        self.write(decode(self.tokenizer, self.waiting))
+        self.waiting = []
+
+
+def _room(model: Any, length: int, asked: int, note: Write = lambda text: None) -> int:
+    """How many new tokens may follow `length` tokens: all that were asked for, if positions have no table."""
+    limit = model.config.max_position_embeddings
+    if model.config.positional in UNLIMITED:
+        if length + asked > limit:
+            note(
+                f"{length + asked} tokens are more than the {limit} that the model was trained on; it may lose its way"
+            )
+        return asked
+    if length >= limit:
+        raise UserError(
+            f"the prompt has {length} tokens, and this model has positions for {limit}, of which one at least must be "
+            "left for its answer; shorten the prompt (a model with positional=rope has no such limit)"
+        )
+    if length + asked > limit:
+        note(f"this model has positions for {limit} tokens: it stops after {limit - length} new ones")
+    return min(asked, limit - length)

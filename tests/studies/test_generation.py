@@ -1,0 +1,195 @@
+"""Text from a trained model: prompts of all kinds, limits, streaming, and BLEU."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lformer import LFormerForCausalLM, LFormerForConditionalGeneration
+from lformer.data import Prepared, load_data, prepare, train_tokenizer
+from lformer.settings import UserError
+from lformer.studies import generation
+from lformer.studies.bleu import bleu
+from lformer.studies.generation import Sampling, TextStream, continue_text, decode, prompt_ids, translate
+from tests.models.cases import make_config
+from tests.train.conftest import write_pairs
+
+BYTE = train_tokenizer([], kind="byte")
+BPE = train_tokenizer(["low lower lowest slow slower"] * 3, vocab_size=280)
+
+
+def causal(tokenizer: Any = BYTE, **changes: Any) -> LFormerForCausalLM:
+    torch.manual_seed(0)
+    special = {"bos_token_id": 1, "eos_token_id": 2}
+    return LFormerForCausalLM(make_config(vocab_size=len(tokenizer), **special, **changes)).eval()
+
+
+def go_on(prompt: bytes, tokenizer: Any = BYTE, notes: list[str] | None = None, **options: Any) -> str:
+    sampling = Sampling(**{"max_new_tokens": 5, **options})
+    note: Callable[[str], object] = (notes if notes is not None else []).append
+    return continue_text(causal(tokenizer), tokenizer, prompt, sampling, note=note)
+
+
+def test_the_prompt_comes_first_and_the_seed_decides_the_rest() -> None:
+    first, again, other = (go_on(b"to be", seed=seed, top_k=0) for seed in (0, 0, 1))
+    assert first == again != other
+    assert all(text.startswith("to be") for text in (first, other))
+
+
+def test_without_a_prompt_a_line_begins() -> None:
+    model = causal()
+    text = continue_text(model, BYTE, b"", Sampling(max_new_tokens=5, temperature=0))
+    after = continue_text(model, BYTE, b"\n", Sampling(max_new_tokens=5, temperature=0))
+    assert after == "\n" + text
+
+
+@pytest.mark.parametrize("prompt", [b"\xff\xfe", b"caf\xc3", "\N{SNOWMAN}".encode()[:2]])
+def test_bytes_that_are_no_character(prompt: bytes) -> None:
+    assert prompt_ids(BYTE, prompt) == [4 + byte for byte in prompt], "the byte tokenizer takes them as they are"
+    assert generation.BROKEN in go_on(prompt)
+    notes: list[str] = []
+    assert generation.BROKEN in go_on(prompt, BPE, notes)
+    assert "is not UTF-8" in notes[0]
+
+
+@pytest.mark.parametrize("tokenizer", [BYTE, BPE], ids=["byte", "bpe"])
+def test_characters_that_the_tokenizer_never_saw(tokenizer: Any) -> None:
+    prompt = "雪 ☃"
+    assert go_on(prompt.encode(), tokenizer).startswith(prompt)
+
+
+def test_a_prompt_that_leaves_no_room() -> None:
+    with pytest.raises(UserError, match=r"the prompt has 24 tokens, and this model has positions for 24, .*rope"):
+        go_on(b"x" * 24)
+    notes: list[str] = []
+    text = go_on(b"x" * 20, notes=notes, max_new_tokens=50, temperature=0.0)
+    assert notes == ["this model has positions for 24 tokens: it stops after 4 new ones"]
+    assert len(prompt_ids(BYTE, text.encode())) >= 20
+    go_on(b"x" * 20, notes=notes, max_new_tokens=4)
+    assert len(notes) == 1
+
+
+def test_rotary_positions_have_no_limit() -> None:
+    notes: list[str] = []
+    sampling = Sampling(max_new_tokens=10, temperature=0)
+    text = continue_text(causal(positional="rope"), BYTE, b"x" * 30, sampling, note=notes.append)
+    assert text.startswith("x" * 30)
+    assert notes == ["40 tokens are more than the 24 that the model was trained on; it may lose its way"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top_p": 0.0}, "top_p=0.0 must be above 0"),
+        ({"top_p": 1.5}, "top_p=1.5"),
+        ({"num_beams": 2, "temperature": 0.5}, "num_beams=2 .* leave out temperature"),
+        ({"max_new_tokens": 0}, "at least 1"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Sampling(**options)
+
+
+def test_top_k_and_top_p_of_one_token_are_greedy() -> None:
+    greedy = go_on(b"to be", temperature=0.0)
+    assert go_on(b"to be", temperature=1.0, top_k=1) == greedy
+    assert go_on(b"to be", temperature=1.0, top_p=1e-6, top_k=0) == greedy
+    assert go_on(b"to be", num_beams=3)  # a search, which draws nothing
+
+
+def test_a_stream_writes_what_comes_out_in_the_end() -> None:
+    for seed in range(5):
+        pieces: list[str] = []
+        sampling = Sampling(max_new_tokens=12, temperature=2.0, top_k=0, seed=seed)
+        text = continue_text(causal(), BYTE, b"so ", sampling, write=pieces.append)
+        assert "".join(pieces) == text
+        assert len(pieces) > 3
+
+
+def test_a_stream_waits_for_whole_characters() -> None:
+    pieces: list[str] = []
+    stream = TextStream(BYTE, pieces.append)
+    stream.put(torch.tensor([[5, 6]]))  # the prompt, which is not shown
+    for byte in "é☃".encode():
+        stream.put(torch.tensor([4 + byte]))
+    stream.end()
+    assert pieces == ["é", "☃", ""]
+    for byte in b"\xc3":
+        stream.put(torch.tensor([4 + byte]))
+    assert pieces == ["é", "☃", ""]
+    stream.end()
+    assert pieces[-1] == generation.BROKEN
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    folder = tmp_path_factory.mktemp("pairs")
+    write_pairs(folder / "text")
+    data = load_data(None, folder / "text", task="translation", text_columns=["en", "xx"])
+    return prepare(data, folder / "tokens", max_length=20, vocab_size=280, lowercase=False)
+
+
+def translator(tokenizer: Any, **changes: Any) -> LFormerForConditionalGeneration:
+    torch.manual_seed(0)
+    special = {"bos_token_id": 1, "eos_token_id": 2, "is_encoder_decoder": True}
+    return LFormerForConditionalGeneration(make_config(vocab_size=len(tokenizer), **special, **changes)).eval()
+
+
+def test_translations_in_a_batch_are_those_alone(pairs: Prepared) -> None:
+    tokenizer = pairs.tokenizer()
+    model = translator(tokenizer, positional="rope")
+    texts = ["one two", "", "three four one two three", "four"]
+    sampling = Sampling(max_new_tokens=6)
+    together = list(translate(model, tokenizer, texts, sampling, batch_size=3))
+    assert together == [next(translate(model, tokenizer, [text], sampling)) for text in texts]
+
+
+def test_a_source_that_is_too_long(pairs: Prepared) -> None:
+    tokenizer = pairs.tokenizer()
+    with pytest.raises(UserError, match=r"a text has \d+ tokens, and this model takes at most 24; translate it in"):
+        list(translate(translator(tokenizer), tokenizer, ["one two " * 30], Sampling()))
+    model = translator(tokenizer, positional="rope")
+    assert len(list(translate(model, tokenizer, ["one two " * 30], Sampling(max_new_tokens=2)))) == 1
+
+
+def test_bleu_of_an_untrained_model_and_of_a_perfect_one(
+    pairs: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sacrebleu")
+    tokenizer = pairs.tokenizer()
+    found = bleu(translator(tokenizer), pairs, "test", batch_size=5)
+    assert found["sentences"] == 12
+    assert found["truncated_references"] == pairs.manifest["splits"]["test"]["target_truncated"]
+    assert found.keys() >= {"greedy", "beam_4"}
+    for way in ("greedy", "beam_4"):
+        assert 0 <= found[way]["bleu"] < 50
+        assert found[way]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    split = pairs.split("test")
+    assert split.target_tokens is not None
+    assert split.target_offsets is not None
+    targets = {
+        tuple(split.tokens[split.offsets[i] : split.offsets[i + 1]].tolist()): split.target_tokens[
+            split.target_offsets[i] : split.target_offsets[i + 1]
+        ].tolist()
+        for i in range(len(split))
+    }
+    monkeypatch.setattr(
+        "lformer.studies.bleu.translate_ids", lambda model, tok, ids, *_: [targets[tuple(row)] for row in ids]
+    )
+    perfect = bleu(translator(tokenizer), pairs, "test", batch_size=5)
+    assert perfect["greedy"]["bleu"] == pytest.approx(100)
+    example = perfect["greedy"]["examples"][0]
+    assert example["reference"] == example["translation"] == " ".join(example["source"].split()[::-1]).upper()
+
+
+def test_a_missing_package_is_named(pairs: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "sacrebleu.metrics", None)
+    with pytest.raises(UserError, match=r"BLEU needs sacrebleu: pip install 'lformer\[translate\]'"):
+        bleu(translator(pairs.tokenizer()), pairs)
+
+
+def test_decoding_leaves_out_special_tokens() -> None:
+    assert decode(BYTE, [1, 4 + ord("a"), 2, 0]) == "a"

@@ -198,7 +198,7 @@ def generate(
 
 @app.command()
 def reproduce(
-    study: Annotated[str, typer.Argument(metavar="STUDY", help="paper or controls.")],
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="paper, controls or language.")],
     out: Annotated[Path | None, typer.Option(help="Folder for runs and results; runs/STUDY if left out.")] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with a folder for each data set: imdb, ag_news. Else from the hub.")

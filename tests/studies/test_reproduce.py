@@ -14,6 +14,7 @@ import pytest
 from lformer.settings import UserError
 from lformer.studies.reproduce import Reproduction, make_study
 from lformer.studies.results import FILE, Results
+from lformer.studies.study_report import write_study_report
 from lformer.train import RunFolder
 
 
@@ -111,6 +112,20 @@ def test_learning_rates_are_chosen_on_validation(tmp_path):
     points = results.compressed[f"{group}/Std"]
     assert points[0]["test_accuracy"] == pytest.approx(best.test["accuracy"])  # of the trial, which has held-out texts
     assert {point["method"] for point in points} == {"none", "rank reduction", "stacked L-SVD"}
+
+
+def test_a_language_model_is_scored_by_its_bits(tmp_path):
+    study = few(make_study("language", "smoke"), "dense, d=256", "T4 L-products, learned")
+    out = tmp_path / "out"
+    results = Reproduction(study, out).run()
+    assert results.missing == []
+    assert all(not run.test for run in results.runs)  # the test part is not among the data
+    reported = [run for run in results.runs if run.is_reported and run.model == "dense, d=256"]
+    tried = [run for run in results.runs if not run.is_reported and run.model == "dense, d=256"]
+    assert {run.learning_rate for run in reported} == {min(tried, key=lambda run: run.validation["bits"]).learning_rate}
+    page = write_study_report(out)[-1].read_text()
+    assert "Bits per byte" in page
+    assert "T4 L-products, learned" in page
 
 
 def test_one_failing_run_does_not_stop_the_others(tmp_path):

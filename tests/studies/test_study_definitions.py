@@ -85,8 +85,24 @@ def test_controls_are_tuned_on_texts_that_are_not_tested():
         assert len(run.tuned_by) == (3 if run.is_reported else 0)
 
 
+def test_language_models_are_of_one_size():
+    study = make_study("language")
+    sizes = {run.model: layer_parameters(run.fields) for run in study.runs}
+    reference = sizes[study.groups["enwik8-3m"].reference]
+    for model, size in sizes.items():
+        if "equal width" not in model:
+            assert 0.94 < size / reference < 1.015, model
+
+
+def test_language_models_are_chosen_without_the_test_part():
+    study = make_study("language")
+    assert study.data["enwik8"].splits == ("train", "validation")
+    seeds = {run.recipe.seed for run in study.runs if not run.is_reported}
+    assert seeds.isdisjoint(run.recipe.seed for run in study.runs if run.is_reported)
+
+
 def test_an_unknown_study_or_scale_is_named():
-    with pytest.raises(UserError, match="no study 'papers'; there are paper, controls"):
+    with pytest.raises(UserError, match="no study 'papers'; there are paper, controls, language"):
         make_study("papers")
     with pytest.raises(UserError, match="no scale 'tiny'"):
         make_study("paper", "tiny")

@@ -14,7 +14,7 @@ from lformer.studies.study import Run, Study
 from lformer.train import RunFolder
 from lformer.train.metrics import confusion_matrix
 
-SCORES = ("accuracy", "macro_f1", "loss")
+SCORES = ("accuracy", "macro_f1", "loss", "bits")
 
 
 def record(run: Run, folder: RunFolder, prepared: Prepared) -> RunRecord:
@@ -36,7 +36,7 @@ def record(run: Run, folder: RunFolder, prepared: Prepared) -> RunRecord:
         validation=_scores(result, "validation"),
         curve=_curve(lines, split) if split else [],
         curve_split=split,
-        confusion=_confusion(folder, prepared) if run.is_reported else [],
+        confusion=_confusion(folder, prepared) if run.is_reported and prepared.task == "classification" else [],
         peak_memory_bytes=result["peak_memory_bytes"],
         train_seconds=result["train_seconds"],
     )

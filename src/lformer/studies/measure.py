@@ -16,11 +16,12 @@ PASSES = 3
 
 
 def measure(prepared: Prepared, model: dict[str, Any], recipe: Recipe, *, warm_up: int, steps: int) -> dict[str, Any]:
-    """Seconds of an epoch and of a pass over the test split, places a second, and the peak of memory in training."""
-    training = set_up(prepared, Path("unused"), model=model, recipe=recipe, task="classification", quiet=True)
-    batches = epoch_batches(
-        training.task.lengths(training.train_split), recipe.batch_size, seed=recipe.seed, epoch=0, bucket=recipe.bucket
-    )
+    """Seconds of an epoch and of a pass over the test split (validation where there is none), places a second, and the
+    peak of memory in training.
+    """
+    training = set_up(prepared, Path("unused"), model=model, recipe=recipe, quiet=True)
+    lengths = training.task.lengths(training.train_split)
+    batches = epoch_batches(lengths, recipe.batch_size, seed=recipe.seed, epoch=0, bucket=recipe.bucket)
     full = [batch for batch in batches if len(batch) == recipe.batch_size] or batches
     full = (full * (1 + (warm_up + steps) // len(full)))[: warm_up + steps]
     training.total_steps = max(training.total_steps, len(full))
@@ -28,11 +29,12 @@ def measure(prepared: Prepared, model: dict[str, Any], recipe: Recipe, *, warm_u
     _steps(training, full[:warm_up])
     seconds = _steps(training, full[warm_up:]) / len(full[warm_up:])
     memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
-    test = prepared.split("test")
+    test = prepared.split("test" if "test" in prepared.splits else "validation")
+    places = prepared.max_length if prepared.task == "classification" else recipe.sequence_length
     passes = [_timed_pass(training, test) for _ in range(1 + PASSES)][1:]  # the first one warms up
     return {
-        "epoch_seconds": seconds * len(training.train_split) / recipe.batch_size,
-        "tokens_per_second": recipe.batch_size * prepared.max_length / seconds,
+        "epoch_seconds": seconds * len(lengths) / recipe.batch_size,
+        "tokens_per_second": recipe.batch_size * places / seconds,
         "inference_seconds": sum(passes) / len(passes),
         "peak_memory_bytes": memory,
     }

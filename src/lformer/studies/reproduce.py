@@ -15,6 +15,7 @@ from lformer.data import Prepared
 from lformer.settings import UserError
 from lformer.studies.collecting import compare, measurement_file, measurements, record
 from lformer.studies.controls import controls
+from lformer.studies.language import language
 from lformer.studies.paper import paper
 from lformer.studies.pool import Job, Pool
 from lformer.studies.results import FILE, Results
@@ -26,7 +27,7 @@ from lformer.train import Recipe, RunFolder
 from lformer.train.files import write_json
 from lformer.train.run_folder import environment
 
-STUDIES: dict[str, Callable[[Scale], Study]] = {"paper": paper, "controls": controls}
+STUDIES: dict[str, Callable[[Scale], Study]] = {"paper": paper, "controls": controls, "language": language}
 GPU_WORKERS = 4
 MEASURED = {"full": {"warm_up": 40, "steps": 150}, "smoke": {"warm_up": 1, "steps": 2}}
 
@@ -79,6 +80,7 @@ class Reproduction:
         return Results(
             study=self.study.name,
             scale=self.study.scale,
+            score=self.study.score,
             groups={name: self._about(name) for name in self.study.groups},
             runs=[record(run, self._folder(run), self.prepared[run.data]) for run in finished],
             measurements=measurements(self.study, self.out / "measurements"),
@@ -163,7 +165,11 @@ class Reproduction:
             path = self._compressed_file(group, model)
             run = next(run for run in self.study.runs if (run.group, run.model) == (group, model) and run.tuned_by)
             if not path.is_file() and (rates := self._trial_scores(run)):
-                trial = next(name for name in run.tuned_by if self.study.run(name).recipe.learning_rate == best(rates))
+                trial = next(
+                    name
+                    for name in run.tuned_by
+                    if self.study.run(name).recipe.learning_rate == best(rates, self.study.score)
+                )
                 request = {"kind": "compress", "run": str(self.out / "runs" / trial), "out": str(path)}
                 request["prepared"] = str(self.prepared[self.study.run(trial).data].path)
                 jobs.append(Job(f"{group}/{model}", lambda request=request: request))  # type: ignore[misc]
@@ -203,13 +209,13 @@ class Reproduction:
         scores = self._trial_scores(run)
         if not scores:
             raise UserError("none of the trials that choose its learning rate is finished")
-        return replace(run.recipe, learning_rate=best(scores))
+        return replace(run.recipe, learning_rate=best(scores, self.study.score))
 
     def _trial_scores(self, run: Run) -> dict[float, float]:
-        """Validation accuracy by learning rate, of the trials that are finished."""
+        """Validation score by learning rate, of the trials that are finished."""
         folders = {name: RunFolder(self.out / "runs" / name) for name in run.tuned_by}
         return {
-            self.study.run(name).recipe.learning_rate: folder.result()["validation"]["accuracy"]
+            self.study.run(name).recipe.learning_rate: folder.result()["validation"][self.study.score]
             for name, folder in folders.items()
             if folder.is_finished
         }
@@ -230,7 +236,11 @@ class Reproduction:
         return RunFolder(self.out / "runs" / run.name)
 
     def _steps(self, run: Run) -> int:
-        per_epoch = -(-len(self.prepared[run.data].split("train")) // run.recipe.batch_size)
+        prepared = self.prepared[run.data]
+        examples = len(prepared.split("train"))
+        if prepared.task == "language-modeling":
+            examples = len(prepared.split("train").tokens) // run.recipe.sequence_length
+        per_epoch = -(-examples // run.recipe.batch_size)
         return min(run.recipe.max_steps or run.recipe.epochs * per_epoch, run.recipe.epochs * per_epoch)
 
     def _cost(self, run: Run) -> float:
@@ -244,11 +254,14 @@ class Reproduction:
     def _about(self, group: str) -> dict[str, Any]:
         described = self.study.groups[group]
         prepared = self.prepared[described.data]
-        sizes = {split: len(prepared.split(split)) for split in prepared.splits}
+        is_text = prepared.task == "language-modeling"
+        splits = {split: prepared.split(split) for split in prepared.splits}
+        sizes = {name: len(split.tokens) if is_text else len(split) for name, split in splits.items()}
         return {
             "title": described.title,
             "data": describe(self.study.data[described.data], prepared),
             "labels": prepared.label_names,
+            "reference": described.reference,
             **sizes,
         }
 
@@ -271,9 +284,10 @@ class Reproduction:
         return found
 
 
-def best(scores: dict[float, float]) -> float:
+def best(scores: dict[float, float], score: str = "accuracy") -> float:
     """The learning rate with the best score; the smaller one of two that are as good."""
-    return max(scores, key=lambda rate: (scores[rate], -rate))
+    sign = -1 if score == "bits" else 1
+    return max(scores, key=lambda rate: (sign * scores[rate], -rate))
 
 
 def make_study(name: str, scale: str = "full") -> Study:

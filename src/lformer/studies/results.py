@@ -29,9 +29,8 @@ class RunRecord:
     parameters: int
     layer_parameters: int
     test: dict[str, float]
-    """accuracy, macro_f1, loss."""
+    """accuracy, macro_f1, loss; of language models accuracy, bits, loss. Empty where there is no such split."""
     validation: dict[str, float]
-    """The same on the validation split; empty where there is none."""
     curve: list[dict[str, float]]
     """By epoch: "epoch", "train_loss", and on `curve_split` "loss", "accuracy" and "macro_f1"."""
     curve_split: str | None
@@ -85,6 +84,8 @@ class Results:
     groups: dict[str, dict[str, Any]]
     """By key: "title", "data" (what the data are), "labels", and sizes of the splits."""
     runs: list[RunRecord]
+    score: str = "accuracy"
+    """Or "bits", of language models, on the validation split."""
     measurements: list[Measurement] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     compressed: dict[str, list[dict[str, Any]]] = field(default_factory=dict)

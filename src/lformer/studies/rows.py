@@ -14,7 +14,7 @@ NO_SEED = "not run"
 
 @dataclass(frozen=True)
 class Score:
-    """Mean and sample standard deviation (n - 1) of one score over runs, in percent."""
+    """Mean and sample standard deviation (n - 1) of one score over runs."""
 
     mean: float
     std: float | None
@@ -24,11 +24,15 @@ class Score:
     @classmethod
     def of(cls, values: list[float]) -> "Score":
         """From fractions of one."""
-        percent = [100 * value for value in values]
-        mean = math.fsum(percent) / len(percent)
-        if len(percent) == 1:
+        return cls.plain([100 * value for value in values])
+
+    @classmethod
+    def plain(cls, values: list[float]) -> "Score":
+        """As they are."""
+        mean = math.fsum(values) / len(values)
+        if len(values) == 1:
             return cls(mean, None, 1)
-        return cls(mean, math.sqrt(math.fsum((x - mean) ** 2 for x in percent) / (len(percent) - 1)), len(percent))
+        return cls(mean, math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (len(values) - 1)), len(values))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,14 +37,17 @@ class Scale:
             return fields
         width = fields["hidden_size"]
         small = dict(fields, hidden_size=min(width // 4, 64))
-        for name in ("intermediate_size", "linear_rank"):
+        for name, multiple in (("intermediate_size", 16), ("linear_rank", 1)):
             if small.get(name):
-                small[name] = max(1, small[name] * small["hidden_size"] // width)
+                share = small[name] * small["hidden_size"] // width
+                small[name] = max(1, share // multiple) * multiple  # interleaving cuts slices into equal chunks
         return small
 
     def recipe(self, recipe: Recipe) -> Recipe:
         recipe = replace(recipe, checkpoint_steps=NO_CHECKPOINTS)
-        return replace(recipe, batch_size=16, epochs=2, max_steps=6, log_steps=2) if self.is_small else recipe
+        if not self.is_small:
+            return recipe
+        return replace(recipe, batch_size=16, epochs=2, max_steps=6, log_steps=2, sequence_length=32)
 
 
 SCALES = {

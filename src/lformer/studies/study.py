@@ -12,6 +12,9 @@ class DataNeed:
 
     source: str
     """A name that `load_data` knows; with --data-dir the folder of that name there."""
+    task: str = "classification"
+    splits: tuple[str, ...] | None = None
+    """Those that are prepared; None is all there are."""
     settings: DataSettings = field(default_factory=DataSettings)
     rows: int | None = None
     """Training examples that are used, the first of every class; half as many of the other splits. None is all."""
@@ -26,6 +29,8 @@ class Group:
     title: str
     data: str
     """The key of the data in the study, for all runs of the group that are reported."""
+    reference: str = "Std"
+    """The row with which the others are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +67,8 @@ class Study:
     runs: list[Run]
     comparisons: list[tuple[str, str, str]] = field(default_factory=list)
     """(group, model, other model): pairs whose difference is tested for significance."""
+    score: str = "accuracy"
+    """What learning rates are chosen by: "accuracy", or "bits" of a language model, of which fewer are better."""
     compressed: list[tuple[str, str]] = field(default_factory=list)
     """(group, model): dense models that are compressed after training."""
 

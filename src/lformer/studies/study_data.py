@@ -25,6 +25,9 @@ def prepare_data(need: DataNeed, folder: Path, data_dir: Path | None) -> Prepare
 def describe(need: DataNeed, prepared: Prepared) -> str:
     """One sentence on what the data are, for every table and figure that is made of them."""
     name = NAMES.get(prepared.name, prepared.name)
+    if prepared.task == "language-modeling":
+        parts = ", ".join(f"{len(prepared.split(split).tokens):,} {split}" for split in prepared.splits)
+        return f"{name}: {parts} bytes" if prepared.name == need.source else f"a stand-in, {name}: {parts} bytes"
     train, test = (len(prepared.split(split)) for split in ("train", "test"))
     if prepared.name != need.source:
         return f"a stand-in: {train:,} training and {test:,} test texts of {name} in place of {NAMES[need.source]}"
@@ -42,21 +45,44 @@ def describe(need: DataNeed, prepared: Prepared) -> str:
 
 def _load(need: DataNeed, data_dir: Path | None) -> TextData:
     fraction = need.settings.validation_fraction
+    if need.task == "language-modeling":
+        return _load_text(need, data_dir)
     if data_dir is None and need.stand_in is not None:
         data = load_data(need.stand_in)
         if fraction == 0:
             data = replace(data, splits={name: part for name, part in data.splits.items() if name != "validation"})
     else:
-        folder = None if data_dir is None else data_dir / need.source
-        if folder is not None and not folder.is_dir():
-            raise UserError(f"{data_dir} has no folder {need.source}; it must hold train.* and test.* of that data set")
-        data = load_data(need.source, folder, validation_fraction=fraction)
+        data = load_data(need.source, _folder(need, data_dir), validation_fraction=fraction)
     if need.rows is None:
         return data
     splits = {
         name: _first(part, need.rows if name == "train" else need.rows // 2) for name, part in data.splits.items()
     }
     return replace(data, splits=splits, fingerprint=f"{data.fingerprint}, {need.rows} rows")
+
+
+def _load_text(need: DataNeed, data_dir: Path | None) -> TextData:
+    """Text for a language model; its stand-in is made of the texts of a classification, one a line."""
+    if data_dir is not None:
+        data = replace(load_data(None, _folder(need, data_dir), task=need.task), name=need.source)
+    elif need.stand_in is not None:
+        found = load_data(need.stand_in)
+        splits = {
+            name: Examples([("\n".join(text for (text, *_) in part.texts),)]) for name, part in found.splits.items()
+        }
+        data = replace(found, task=need.task, splits=splits, label_names=[], fingerprint=f"{found.fingerprint}, text")
+    else:
+        raise UserError(f"{need.source} is not on the hub: give --data-dir, a folder with a folder {need.source}")
+    kept = {name: part for name, part in data.splits.items() if need.splits is None or name in need.splits}
+    return replace(data, splits=kept, fingerprint=f"{data.fingerprint}, {', '.join(kept)}")
+
+
+def _folder(need: DataNeed, data_dir: Path | None) -> Path | None:
+    if data_dir is None:
+        return None
+    if not (data_dir / need.source).is_dir():
+        raise UserError(f"{data_dir} has no folder {need.source}; it must hold the files of that data set")
+    return data_dir / need.source
 
 
 def _first(examples: Examples, count: int) -> Examples:

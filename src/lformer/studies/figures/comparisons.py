@@ -12,7 +12,7 @@ from lformer.studies.figures.style import (
     numbered,
     power_axis,
 )
-from lformer.studies.figures.tradeoff import FAMILIES, FAMILY_NAMES, error_bar
+from lformer.studies.figures.tradeoff import FAMILIES, error_bar, family_legend
 from lformer.studies.results import Results
 from lformer.studies.rows import Row, best_tensor, data_of, find_row, group_rows, published_gap, title_of
 from lformer.studies.tables.accuracy import strategies
@@ -94,12 +94,9 @@ def rows_figure(results: Results, group: str) -> StudyFigure | None:
         colour, marker = FAMILIES[row.family]
         bar = None if score.std is None else [score.std]
         axes.errorbar([score.mean], [place], xerr=bar, color=colour, marker=marker, linestyle="none", capsize=3)
-    for family in dict.fromkeys(row.family for _, row in reversed(scored)):
-        colour, marker = FAMILIES[family]
-        axes.plot([], [], color=colour, marker=marker, linestyle="none", label=FAMILY_NAMES[family])
+    family_legend(axes, [row for _, row in reversed(scored)])
     axes.set_yticks(range(len(scored)), [row.model for _, row in scored])
     axes.set_xlabel("test accuracy (%)")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     caption = "Mean ± sample standard deviation over seeds; a point without a bar is of one seed."
     return group_figure("rows", group, title, caption, figure)
 

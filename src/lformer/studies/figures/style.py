@@ -53,9 +53,11 @@ class StudyFigure:
     """The key of the table that it stands with in a page."""
 
 
-def group_figure(kind: str, group: str, title: str, caption: str, figure: Figure) -> StudyFigure:
-    """A figure that stands with the table of a group."""
-    key, beside = slug(f"{kind}-{group}"), slug(f"accuracy-{group}")
+def group_figure(
+    kind: str, group: str, title: str, caption: str, figure: Figure, table: str = "accuracy"
+) -> StudyFigure:
+    """A figure that stands with a table of a group."""
+    key, beside = slug(f"{kind}-{group}"), slug(f"{table}-{group}")
     return StudyFigure(key=key, title=title, caption=caption, figure=figure, beside=beside)
 
 

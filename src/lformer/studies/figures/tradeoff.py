@@ -91,6 +91,14 @@ def frontier_figure(results: Results, name: str) -> StudyFigure | None:
     )
 
 
+def family_legend(axes: Axes, rows: list[Row]) -> None:
+    """The colours of the families that occur, beside the axes."""
+    for family in dict.fromkeys(row.family for row in rows):
+        colour, marker = FAMILIES[family]
+        axes.plot([], [], color=colour, marker=marker, linestyle="none", label=FAMILY_NAMES[family])
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
 def error_bar(axes: Axes, x: float, mean: float, std: float | None, **options: Any) -> None:
     """A point with mean ± standard deviation; without a bar where there is one seed."""
     axes.errorbar(

@@ -3,6 +3,7 @@
 from lformer.studies.results import Results
 from lformer.studies.tables.accuracy import accuracy_table, matched_table, positions_table, summary_table
 from lformer.studies.tables.cells import Cell, Column, Missing, Number, Spread, StudyTable, Text
+from lformer.studies.tables.language import language_table
 from lformer.studies.tables.parameters import breakdown_table
 from lformer.studies.tables.speed import relative_speed_table, seconds_table, speed_table
 from lformer.studies.tables.trials import (
@@ -32,5 +33,10 @@ BEHIND = [
 
 def study_tables(results: Results) -> list[StudyTable]:
     """All tables that have something to show, in the order in which they are read."""
-    found = [summary_table(results), *(accuracy_table(results, group) for group in results.groups)]
-    return [table for table in [*found, *(make(results) for make in BEHIND)] if table is not None]
+    if results.score == "bits":
+        found = [language_table(results, group) for group in results.groups]
+        behind = [tuning_table, seconds_table, missing_table]
+    else:
+        found = [summary_table(results), *(accuracy_table(results, group) for group in results.groups)]
+        behind = BEHIND
+    return [table for table in [*found, *(make(results) for make in behind)] if table is not None]

@@ -10,7 +10,7 @@ AGAIN = "-again"
 
 
 def tuning_table(results: Results) -> StudyTable | None:
-    """The learning rate of every row, and the validation accuracy of each that was tried."""
+    """The learning rate of every row, and the validation score of each that was tried."""
     trials: dict[tuple[str, str], dict[float, list[RunRecord]]] = {}
     for run in results.runs:
         if not run.is_reported and run.label.startswith("lr-"):
@@ -25,22 +25,23 @@ def tuning_table(results: Results) -> StudyTable | None:
                 Text(model),
                 Text(", ".join(f"{rate:g}" for rate in chosen)) if chosen else Missing("no reported run is finished"),
                 _place(chosen, sorted(tried)),
-                *(_validation(tried.get(rate), is_chosen=rate in chosen) for rate in rates),
+                *(_validation(results.score, tried.get(rate), is_chosen=rate in chosen) for rate in rates),
             ]
         )
+    score = "bits per byte" if results.score == "bits" else "accuracy (%)"
     headings = [
         "data",
         "model",
         "chosen rate",
         "its place",
-        *(f"validation accuracy at {rate:g} (%)" for rate in rates),
+        *(f"{score} at {rate:g}" for rate in rates),
     ]
     return _table(
         "learning-rates",
         "Learning rates",
-        f"{data_of(results, *dict.fromkeys(group for group, _ in trials))} The rate with the best validation accuracy"
-        " (bold) is taken for all seeds of the row; the test split has no part in the choice. A rate at an end of those"
-        " tried may not be the best there is.",
+        f"{data_of(results, *dict.fromkeys(group for group, _ in trials))} The rate that is best on the validation"
+        " split (bold) is taken for all seeds of the row; the test split has no part in the choice. A rate at an end"
+        " of those tried may not be the best there is.",
         headings,
         rows,
     )
@@ -150,14 +151,14 @@ def _place(chosen: list[float], tried: list[float]) -> Cell:
     return Text("lowest" if chosen[0] <= tried[0] else "highest" if chosen[0] >= tried[-1] else "inside")
 
 
-def _validation(runs: list[RunRecord] | None, *, is_chosen: bool) -> Cell:
+def _validation(name: str, runs: list[RunRecord] | None, *, is_chosen: bool) -> Cell:
     if not runs:
         return Missing("not tried, or not finished")
-    values = [run.validation["accuracy"] for run in runs if "accuracy" in run.validation]
+    values = [run.validation[name] for run in runs if name in run.validation]
     if not values:
         return Missing("no validation split")
-    score = Score.of(values)
-    return Spread(score.mean, score.std, is_best=is_chosen)
+    score = Score.plain(values) if name == "bits" else Score.of(values)
+    return Spread(score.mean, score.std, 4 if name == "bits" else 2, is_best=is_chosen)
 
 
 def _rank(rank: Any) -> Cell:

@@ -383,6 +383,33 @@ def model(
     verbs.bench_compare("model", options.pop("out"), **options)
 
 
+@bench.command("generate")
+def bench_generate(
+    hidden_size: Annotated[int, typer.Option(min=4)] = 768,
+    layers: Annotated[int, typer.Option(min=1)] = 12,
+    p: Annotated[int, typer.Option("--p", min=2, help="Tube length.")] = 4,
+    vocab_size: Annotated[int, typer.Option(min=8)] = 260,
+    batches: Annotated[str, typer.Option(metavar="N,...", help="Texts that are continued together.")] = "1,32",
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of the prompt.")] = 128,
+    new: Annotated[int, typer.Option(min=2, help="Tokens that are generated.")] = 128,
+    device: BenchDevice = None,
+    dtype: BenchDtype = None,
+    peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Also time transformers' GPT-2.")] = True,
+    compiled: Annotated[
+        bool, typer.Option("--compile/--no-compile", help="Also both sides compiled, with a static cache.")
+    ] = False,
+    rounds: Annotated[int, typer.Option(min=1)] = 3,
+    out: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
+) -> None:
+    """Tokens per second of a language model that generates from its cache: tensor against dense of equal width.
+
+    Example: lformer bench generate --hidden-size 768 --out results/generate.json
+    """
+    options = {**locals()}
+    options["compile"] = options.pop("compiled")
+    verbs.bench_generate(options.pop("out"), options.pop("batches"), **options)
+
+
 @bench.command()
 def plot(
     result: Annotated[Path, typer.Argument(metavar="JSON", help="What bench layer or bench model wrote.")],

@@ -295,6 +295,19 @@ def bench_compare(kind: str, out: Path | None, **options: Any) -> None:
     run(kind, out, BenchOptions(**options))
 
 
+def bench_generate(out: Path | None, batches: str, **options: Any) -> None:
+    """Tokens per second, dense against tensor; the options are those of `GenerateOptions`."""
+    from lformer.studies.bench.generate import GenerateOptions, bench_generate
+
+    try:
+        sizes = tuple(int(size) for size in batches.split(","))
+    except ValueError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
+        raise UserError(f"--batches {batches}: write sizes of at least 1, as in 1,32")
+    bench_generate(out, GenerateOptions(batches=sizes, **options))
+
+
 def bench_plot(result: Path) -> list[Path]:
     """Draw the result of a comparison again."""
     from lformer.studies.bench.plots import write_plots

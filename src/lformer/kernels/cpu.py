@@ -10,11 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lformer.kernels.interleave import interleave_slices
+
 LARGE_HIDDEN = 8 << 20
 """Bytes of hidden activations of a feed-forward network above which its slices go through one by one."""
 SCORE_BYTES = 2 << 20
 """Attention scores that are alive at once where they are written out."""
 MAX_WRITTEN_LENGTH = 128
+FEW_NUMBERS = 1 << 14
+"""Up to so many, as when a text is generated token by token, the number of calls matters and not what they do."""
 MAX_UNROLLED_TUBE = 8
 """Up to this length Inductor unrolls a sum over slices into the loop around it."""
 
@@ -24,7 +28,7 @@ def slice_linear_cpu(x: Tensor, weight: Tensor, bias: Tensor | None = None, acti
 
     One batched product that starts from the bias: for small slices a loop over them takes up to three times as long.
     """
-    if len(x) == 1:
+    if x.shape[0] == 1:  # len(x) is a call of Python's
         y = F.linear(x, weight[0], None if bias is None else bias[0])
     elif wants_gradient(x, weight, bias) and not torch.compiler.is_compiling():
         y = _SliceLinear.apply(*_autocast(x, weight, bias))
@@ -40,16 +44,21 @@ def slice_ffn_cpu(
     outer_weight: Tensor,
     outer_bias: Tensor | None = None,
     activation: str = "relu",
+    interleaved: bool = False,
 ) -> Tensor:
     """y_k = sigma(x_k W1_k^T + b1_k) W2_k^T + b2_k: x (P, N, M), W1 (P, F, M), W2 (P, M, F) -> (P, N, M).
+
+    With `interleaved` the hidden activations pass through interleave_slices, which takes all slices at once.
 
     Where the hidden activations are large, one slice after the other, so that a slice finds the memory of the one
     before in the cache; for small ones the loop would cost more than it saves.
     """
     small = x.shape[0] * x.shape[1] * inner_weight.shape[1] * x.element_size() <= LARGE_HIDDEN
-    whole = small or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu")
+    whole = small or interleaved or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu")
     if whole or wants_gradient(x, inner_weight, inner_bias, outer_weight, outer_bias):
         hidden = slice_linear_cpu(x, inner_weight, inner_bias, activation)
+        if interleaved:
+            hidden = interleave_slices(hidden)
         return slice_linear_cpu(hidden, outer_weight, outer_bias)
     y = x.new_empty(*x.shape[:2], outer_weight.shape[1])
     for k in range(len(x)):
@@ -188,10 +197,13 @@ def _residual(s: Tensor, x: Tensor, bias: Tensor | None, inverse: Tensor | None,
 
 def _layer_norm(r: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     width = r.shape[-1:]
-    if len(gamma) == 1:
+    if gamma.shape[0] == 1:
         return F.layer_norm(r, width, gamma[0], beta[0], eps)
     if torch.compiler.is_compiling():
         return torch.addcmul(_along(beta, r), F.layer_norm(r, width, eps=eps), _along(gamma, r))
+    if r.numel() <= FEW_NUMBERS:
+        n = F.layer_norm(r, width, eps=eps)
+        return torch.addcmul(_along(beta, n), n, _along(gamma, n))
     # torch's kernel without a scale and shift is slower than with: 1.6 times for slices of 32 to 192 features.
     n = F.layer_norm(r, width, gamma.new_ones(width), beta.new_zeros(width), eps)
     out = None if wants_gradient(n, gamma, beta) else n
@@ -210,4 +222,4 @@ def _mix(matrix: Tensor | None, x: Tensor) -> Tensor:
 
 def _along(parameter: Tensor, x: Tensor) -> Tensor:
     """(P, M) -> (P, 1, ..., M), to meet (P, ..., M)."""
-    return parameter.view(len(parameter), *[1] * (x.ndim - 2), -1)
+    return parameter.view(parameter.shape[0], *[1] * (x.ndim - 2), -1)

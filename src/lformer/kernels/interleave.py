@@ -9,7 +9,7 @@ def interleave_slices(x: Tensor) -> Tensor:
     Before the second projection of a sublayer it lets every slice read from every other. Shapes: (P, ..., F) -> same,
     F a multiple of P; y_k = [x_1 chunk k, ..., x_P chunk k].
     """
-    tube_length = len(x)
+    tube_length = x.shape[0]
     if tube_length == 1:
         return x
-    return x.unflatten(-1, (tube_length, -1)).transpose(0, -2).flatten(-2)
+    return x.view(*x.shape[:-1], tube_length, -1).transpose(0, -2).reshape(x.shape)

@@ -29,9 +29,9 @@ def slice_ffn(
     With `interleaved` the hidden activations pass through interleave_slices. On the GPU b2 is better left to tube_norm.
     """
     if not use_triton(backend, x):
-        if interleaved or x.device.type != "cpu":
+        if x.device.type != "cpu":
             return slice_ffn_reference(x, w1, b1, w2, b2, activation, interleaved=interleaved)
-        return slice_ffn_cpu(x.flatten(1, -2), w1, b1, w2, b2, activation).unflatten(1, x.shape[1:-1])
+        return slice_ffn_cpu(x.flatten(1, -2), w1, b1, w2, b2, activation, interleaved).view(x.shape)
     from lformer.kernels.gpu.slice_ffn_op import slice_ffn_op
 
     dtype = autocast_dtype(x)

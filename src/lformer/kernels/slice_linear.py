@@ -19,8 +19,9 @@ def slice_linear(
     if not use_triton(backend, x):
         if x.device.type != "cpu":
             return slice_linear_reference(x, weight, bias, interleaved=interleaved)
-        rows = (interleave_slices(x) if interleaved else x).flatten(1, -2)
-        return slice_linear_cpu(rows, weight, bias).unflatten(1, x.shape[1:-1])
+        rows = interleave_slices(x) if interleaved else x
+        p, *tokens, _ = x.shape
+        return slice_linear_cpu(rows.flatten(1, -2), weight, bias).view(p, *tokens, -1)
     from lformer.kernels.gpu.slice_linear import slice_linear_op
 
     dtype = autocast_dtype(x)

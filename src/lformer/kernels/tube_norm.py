@@ -37,9 +37,9 @@ def tube_norm(
     Shapes: s and x (P, B, T, M); bias (P, M); inverse W and matrix Z (P, P), None for the identity; gamma and beta
     (P, M), or (1, M) for all slices. y has the dtype of x, yh that of s.
     """
-    p, width = len(s), s.shape[-1]
+    p, width = s.shape[0], s.shape[-1]
     unsupported = None
-    if p > MAX_TUBE or p * width > MAX_FEATURES or s[0].numel() >= 2**31:
+    if p > MAX_TUBE or p * width > MAX_FEATURES or s.numel() // p >= 2**31:
         unsupported = f"tube_norm keeps a token in registers, at most {MAX_TUBE} slices and {MAX_FEATURES} features"
     if not use_triton(backend, s, unsupported=unsupported):
         arguments = (s, x, bias, inverse, gamma, beta, matrix, eps, dropout, post, transformed)
@@ -74,7 +74,7 @@ def tube_norm_reference(
         s = s + bias[:, None, None]
     r = x + F.dropout(tube_mix_reference(inverse, s), dropout, dropout > 0)
     width = (r.shape[-1],)
-    if len(gamma) == 1:
+    if gamma.shape[0] == 1:
         n = F.layer_norm(r, width, gamma[0], beta[0], eps)
     else:
         n = torch.addcmul(beta[:, None, None], F.layer_norm(r, width, eps=eps), gamma[:, None, None])

@@ -78,6 +78,7 @@ class Recipe:
         self._require("keep_checkpoints", self.keep_checkpoints >= 1, "must be at least 1, or a run could not resume")
         self._require("max_steps", self.max_steps is None or self.max_steps >= 1, "must be at least 1")
         self._require("learning_rate", self.learning_rate > 0, "must be above 0")
+        self._require("seed", 0 <= self.seed < 2**32, "must be from 0 to below 2^32")
         counts = ("early_stopping", "checkpoint_steps", "eval_steps", "eval_tokens")
         for name in ("final_learning_rate", "weight_decay", "clip_norm", *counts):
             self._require(name, getattr(self, name) >= 0, "must not be negative")

@@ -25,6 +25,8 @@ over_variants = pytest.mark.parametrize("variant", VARIANTS)
 
 def num_maps(config):
     layer = config.layer_config()
+    if layer.attention_domain == "original":
+        return config.num_attention_heads
     return config.num_attention_heads - layer.num_complex * layer.heads_per_slice
 
 

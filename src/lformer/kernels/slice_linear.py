@@ -21,7 +21,7 @@ def slice_linear(
             return slice_linear_reference(x, weight, bias, interleaved=interleaved)
         rows = interleave_slices(x) if interleaved else x
         p, *tokens, _ = x.shape
-        return slice_linear_cpu(rows.flatten(1, -2), weight, bias).view(p, *tokens, -1)
+        return slice_linear_cpu(rows.flatten(1, -2), weight, bias).view(p, *tokens, weight.shape[1])
     from lformer.kernels.gpu.slice_linear import slice_linear_op
 
     dtype = autocast_dtype(x)

@@ -98,8 +98,8 @@ class LAttention(nn.Module):
         is_causal: a query sees no later key; for T queries and T keys without a mask.
         cache: of transformers' kind, holding (B, P H, T, E); for cross-attention an EncoderDecoderCache.
         layer_index: whose keys and values to use in the cache, where one layer serves at several depths of a stack.
-        output_attentions: also return the maps, (B, P H, T, keys), slices outermost among the heads. The DFT has one
-        map for a pair of conjugate slices, so (P - C) H of them.
+        output_attentions: also return the maps, (B, P H, T, keys), slices outermost among the heads. In the
+        transform domain the DFT has one map for a pair of conjugate slices, so (P - C) H of them.
         bias: whether to add that of the output projection, or to leave it to whoever comes next.
         """
         interleaved = self.config.interleave

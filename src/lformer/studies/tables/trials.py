@@ -28,13 +28,13 @@ def tuning_table(results: Results) -> StudyTable | None:
                 *(_validation(results.score, tried.get(rate), is_chosen=rate in chosen) for rate in rates),
             ]
         )
-    score = "bits per byte" if results.score == "bits" else "accuracy (%)"
+    score, unit = ("bits per byte", "") if results.score == "bits" else ("accuracy", " (%)")
     headings = [
         "data",
         "model",
         "chosen rate",
         "its place",
-        *(f"{score} at {rate:g}" for rate in rates),
+        *(f"validation {score} at {rate:g}{unit}" for rate in rates),
     ]
     return _table(
         "learning-rates",

@@ -210,7 +210,10 @@ def reproduce(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Runs side by side; 4 on a GPU and 1 on a CPU if left out.")
     ] = None,
-    only: Annotated[str, typer.Option(metavar="PATTERN", help="Runs whose name matches, such as 'imdb*/T4*'.")] = "*",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Runs whose name matches, such as 'imdb*/T4*'; may be given again."),
+    ] = None,
 ) -> None:
     """Run a whole study: every run that is not finished, then the results and the report.
 
@@ -218,7 +221,7 @@ def reproduce(
 
     Example: lformer reproduce paper --data-dir data --out runs/paper
     """
-    verbs.reproduce(study, out or Path("runs") / study, data_dir, cache, scale, workers, only)
+    verbs.reproduce(study, out or Path("runs") / study, data_dir, cache, scale, workers, only or ["*"])
 
 
 @app.command()

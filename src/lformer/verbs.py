@@ -233,13 +233,13 @@ def reproduce(
     cache: Path | None,
     scale: str,
     workers: int | None,
-    only: str,
+    only: list[str],
 ) -> None:
     """Run what is missing of a study, write its results and the report."""
     from lformer.studies.reproduce import Reproduction, make_study
     from lformer.studies.study_report import write_study_report
 
-    work = Reproduction(make_study(study, scale), out, data_dir, cache, workers, only)
+    work = Reproduction(make_study(study, scale), out, data_dir, cache, workers, tuple(only))
     results = work.run()
     console = Console(stderr=True)
     spent = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in results.seconds.items())

@@ -141,7 +141,7 @@ def test_one_failing_run_does_not_stop_the_others(tmp_path):
 
 def test_nothing_matches_the_pattern(tmp_path):
     with pytest.raises(UserError, match="no run of the study matches --only 'sst2\\*'"):
-        Reproduction(make_study("paper", "smoke"), tmp_path / "out", only="sst2*").run()
+        Reproduction(make_study("paper", "smoke"), tmp_path / "out", only=("sst2*",)).run()
 
 
 def test_a_missing_data_folder_is_named(tmp_path):

@@ -10,6 +10,7 @@ from lformer.studies.published import PUBLISHED
 from lformer.studies.reproduce import STUDIES, make_study
 from lformer.studies.scales import SEEDS
 
+LANGUAGE = ["language", "language-small"]
 SAME_SIZE = [MATCHED, "Dense, one layer", "Dense, shared layers", "Dense, low rank", "FNet"]
 
 
@@ -85,17 +86,20 @@ def test_controls_are_tuned_on_texts_that_are_not_tested():
         assert len(run.tuned_by) == (3 if run.is_reported else 0)
 
 
-def test_language_models_are_of_one_size():
-    study = make_study("language")
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_language_models_are_of_one_size(name):
+    study = make_study(name)
     sizes = {run.model: layer_parameters(run.fields) for run in study.runs}
-    reference = sizes[study.groups["enwik8-3m"].reference]
+    (group,) = study.groups.values()
+    reference = sizes[group.reference]
     for model, size in sizes.items():
         if "equal width" not in model:
             assert 0.94 < size / reference < 1.015, model
 
 
-def test_language_models_are_chosen_without_the_test_part():
-    study = make_study("language")
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_language_models_are_chosen_without_the_test_part(name):
+    study = make_study(name)
     assert study.data["enwik8"].splits == ("train", "validation")
     seeds = {run.recipe.seed for run in study.runs if not run.is_reported}
     assert seeds.isdisjoint(run.recipe.seed for run in study.runs if run.is_reported)

@@ -2,21 +2,52 @@
 
 Every row has the same effort: its learning rate is the best of a grid on the validation part with a seed of its own;
 then it is trained with three other seeds. The test part is not among the data: it is looked at once, when all is
-decided. Rows of the same family differ in one thing.
+decided. Rows of the same family differ in one thing. The study comes in two sizes: `language` for a GPU, and
+`language-small`, which two CPU cores finish in an afternoon.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lformer.studies.scales import Scale
 from lformer.studies.study import DataNeed, Group, Run, Study
 from lformer.train import DataSettings, Recipe
 
-GROUP = "enwik8-3m"
-MATCHED = "dense, d=256"
 TRIAL_SEED = 1
-RATES = (1e-3, 2e-3, 4e-3)
-RECIPE = Recipe(epochs=1, max_steps=2_500, batch_size=64, sequence_length=256, eval_batch_size=128)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How large the models of a study are, and how long they are trained."""
+
+    study: str
+    group: str
+    title: str
+    widths: dict[int, int]
+    """Hidden sizes at which the layers have about as many parameters, by tube length; 1 is the dense model."""
+    rates: tuple[float, ...]
+    """Learning rates among which every row chooses."""
+    recipe: Recipe
+    validation_bytes: int | None = None
+
+
+LARGE = Size(
+    study="language",
+    group="enwik8-3m",
+    title="enwik8, 3.2 M layer parameters, 2,500 steps of 64 x 256 bytes",
+    widths={1: 256, 2: 352, 4: 512, 8: 704},
+    rates=(1e-3, 2e-3, 4e-3),
+    recipe=Recipe(epochs=1, max_steps=2_500, batch_size=64, sequence_length=256, eval_batch_size=128, eval_steps=500),
+)
+SMALL = Size(
+    study="language-small",
+    group="enwik8-800k",
+    title="enwik8, 0.8 M layer parameters, 800 steps of 32 x 128 bytes",
+    widths={1: 128, 2: 176, 4: 256},
+    rates=(2e-3, 4e-3, 8e-3),
+    recipe=Recipe(epochs=1, max_steps=800, batch_size=32, sequence_length=128, eval_steps=400, eval_tokens=100_000),
+    validation_bytes=500_000,
+)
 
 MODERN: dict[str, Any] = {
     "num_hidden_layers": 4,
@@ -27,23 +58,28 @@ MODERN: dict[str, Any] = {
     "attention_probs_dropout_prob": 0.0,
 }
 PAPER: dict[str, Any] = {**MODERN, "norm_placement": "post", "positional": "standard", "hidden_act": "relu"}
-DENSE: dict[str, Any] = {"tube_length": 1, "hidden_size": 256, "num_attention_heads": 4}
-TENSOR: dict[str, Any] = {"tube_length": 4, "hidden_size": 512, "num_attention_heads": 8}
 LEARNED: dict[str, Any] = {"transform": "learned"}
 MIXED: dict[str, Any] = {**LEARNED, "interleave": True}
 L_PRODUCTS: dict[str, Any] = {"attention_domain": "original", "activation_domain": "original"}
 
 
-def rows() -> dict[str, dict[str, Any]]:
-    """The models. A gated feed-forward network is two thirds as wide, T2 and T8 as wide as makes them as large."""
-    dense, tensor = {**MODERN, **DENSE}, {**MODERN, **TENSOR}
-    return {
-        MATCHED: dense,
-        "dense, d=512 (equal width)": {**dense, "hidden_size": 512, "num_attention_heads": 8},
-        "dense, as in the paper": {**PAPER, **DENSE},
-        "dense, gated": {**dense, "gated": True, "hidden_act": "silu", "intermediate_size": 680},
+def matched(size: Size) -> str:
+    """The name of the dense model with as many parameters, to which the others are compared."""
+    return f"dense, d={size.widths[1]}"
+
+
+def rows(size: Size = LARGE) -> dict[str, dict[str, Any]]:
+    """The models."""
+    dense = {**MODERN, "tube_length": 1, "hidden_size": size.widths[1], "num_attention_heads": 4}
+    wide = size.widths[4]
+    tensor = {**MODERN, "tube_length": 4, "hidden_size": wide, "num_attention_heads": 8}
+    found = {
+        matched(size): dense,
+        f"dense, d={wide} (equal width)": {**dense, "hidden_size": wide, "num_attention_heads": 8},
+        "dense, as in the paper": {**dense, **PAPER},
+        "dense, gated": {**dense, **_gated(size.widths[1])},
         "dense, qk-norm": {**dense, "qk_norm": True},
-        "T4, as in the paper": {**PAPER, **TENSOR},
+        "T4, as in the paper": {**tensor, **PAPER},
         "T4": tensor,
         "T4 interleaved": {**tensor, "interleave": True},
         "T4 identity, interleaved": {**tensor, "transform": "identity", "interleave": True},
@@ -57,87 +93,84 @@ def rows() -> dict[str, dict[str, Any]]:
         "T4 L-products, learned, interleaved": {**tensor, **L_PRODUCTS, **MIXED},
         "T4 interleaved, shuffled": {**tensor, "interleave": True, "feed_forward_fold": "shuffled"},
         "T4 learned, interleaved, shuffled": {**tensor, **MIXED, "feed_forward_fold": "shuffled"},
-        "T4 learned, interleaved, gated": {
-            **tensor,
-            **MIXED,
-            "gated": True,
-            "hidden_act": "silu",
-            "intermediate_size": 1360,
-        },
+        "T4 learned, interleaved, gated": {**tensor, **MIXED, **_gated(wide)},
         "T4 learned, interleaved, qk-norm": {**tensor, **MIXED, "qk_norm": True},
-        "T2 learned, interleaved": {
-            **tensor,
-            **MIXED,
-            "tube_length": 2,
-            "hidden_size": 352,
-            "num_attention_heads": 4,
-        },
-        "T2 L-products, learned, interleaved": {
-            **tensor,
-            **L_PRODUCTS,
-            **MIXED,
-            "tube_length": 2,
-            "hidden_size": 352,
-            "num_attention_heads": 4,
-        },
-        "T8 learned, interleaved": {
-            **tensor,
-            **MIXED,
-            "tube_length": 8,
-            "hidden_size": 704,
-            "num_attention_heads": 16,
-        },
+        "T4 learned, interleaved, rate by slice": {**tensor, **MIXED},
     }
+    heads = {2: 4, 8: 16}
+    for p in sorted(set(size.widths) & set(heads)):
+        short = {**tensor, **MIXED, "tube_length": p, "hidden_size": size.widths[p], "num_attention_heads": heads[p]}
+        found[f"T{p} learned, interleaved"] = short
+        found[f"T{p} L-products, learned, interleaved"] = {**short, **L_PRODUCTS}
+    return found
+
+
+# What a row changes about the recipe.
+RECIPES: dict[str, dict[str, Any]] = {"T4 learned, interleaved, rate by slice": {"lr_scale": "slice"}}
 
 
 def language(scale: Scale) -> Study:
     """All rows on enwik8 at 3.2 M layer parameters, 41 M bytes of training each."""
+    return _study(scale, LARGE)
+
+
+def language_small(scale: Scale) -> Study:
+    """All rows on enwik8 at 0.8 M layer parameters, 3.3 M bytes of training each."""
+    return _study(scale, SMALL)
+
+
+def _study(scale: Scale, size: Size) -> Study:
     runs = []
-    for model, fields in rows().items():
-        trials = [_run(scale, model, fields, f"lr-{rate:g}", TRIAL_SEED, rate) for rate in RATES[: len(scale.rates)]]
+    for model, fields in rows(size).items():
+        rates = size.rates[: len(scale.rates)]
+        if RECIPES.get(model, {}).get("lr_scale") == "slice":
+            rates = tuple(rate / fields["tube_length"] for rate in rates)  # what is multiplied again in the slices
+        trials = [_run(scale, size, model, fields, f"lr-{rate:g}", TRIAL_SEED, rate) for rate in rates]
         names = tuple(trial.name for trial in trials)
-        final = [_run(scale, model, fields, f"seed-{seed}", seed, tuned_by=names) for seed in scale.seeds]
+        final = [_run(scale, size, model, fields, f"seed-{seed}", seed, tuned_by=names) for seed in scale.seeds]
         runs += [*trials, *final]
     data = DataNeed(
         source="enwik8",
         task="language-modeling",
         settings=DataSettings(tokenizer_kind="byte", lowercase=False),
         splits=("train", "validation"),
+        validation_bytes=size.validation_bytes,
         stand_in="cldr" if scale.is_small else None,
     )
     return Study(
-        name="language",
+        name=size.study,
         scale=scale.name,
         score="bits",
         data={"enwik8": data},
-        groups={
-            GROUP: Group(
-                title=scale.title("enwik8, 3.2 M layer parameters, 2,500 steps of 64 x 256 bytes"),
-                data="enwik8",
-                reference=MATCHED,
-            )
-        },
+        groups={size.group: Group(title=scale.title(size.title), data="enwik8", reference=matched(size))},
         runs=runs,
     )
 
 
 def _run(
     scale: Scale,
+    size: Size,
     model: str,
     fields: dict[str, Any],
     label: str,
     seed: int,
-    rate: float = RATES[0],
+    rate: float | None = None,
     tuned_by: tuple[str, ...] = (),
 ) -> Run:
-    recipe = scale.recipe(replace(RECIPE, seed=seed, learning_rate=rate))
+    rate = size.rates[0] if rate is None else rate
+    recipe = replace(size.recipe, seed=seed, learning_rate=rate, **RECIPES.get(model, {}))
     return Run(
-        group=GROUP,
+        group=size.group,
         model=model,
         label=label,
         data="enwik8",
         fields=scale.fields(fields),
-        recipe=recipe,
+        recipe=scale.recipe(recipe),
         tuned_by=tuned_by,
         is_reported=bool(tuned_by),
     )
+
+
+def _gated(width: int) -> dict[str, Any]:
+    """A gated feed-forward network of about as many parameters: two thirds as wide, in sixteens for the chunks."""
+    return {"gated": True, "hidden_act": "silu", "intermediate_size": 8 * width // 3 // 16 * 16}

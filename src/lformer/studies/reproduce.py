@@ -2,6 +2,7 @@
 
 import fnmatch
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from lformer.data import Prepared
 from lformer.settings import UserError
 from lformer.studies.collecting import compare, measurement_file, measurements, record
 from lformer.studies.controls import controls
-from lformer.studies.language import language
+from lformer.studies.language import language, language_small
 from lformer.studies.paper import paper
 from lformer.studies.pool import Job, Pool
 from lformer.studies.results import FILE, Results
@@ -27,7 +28,12 @@ from lformer.train import Recipe, RunFolder
 from lformer.train.files import write_json
 from lformer.train.run_folder import environment
 
-STUDIES: dict[str, Callable[[Scale], Study]] = {"paper": paper, "controls": controls, "language": language}
+STUDIES: dict[str, Callable[[Scale], Study]] = {
+    "paper": paper,
+    "controls": controls,
+    "language": language,
+    "language-small": language_small,
+}
 GPU_WORKERS = 4
 MEASURED = {"full": {"warm_up": 40, "steps": 150}, "smoke": {"warm_up": 1, "steps": 2}}
 
@@ -50,8 +56,8 @@ class Reproduction:
     data_dir: Path | None = None
     cache: Path | None = None
     workers: int | None = None
-    only: str = "*"
-    """Runs whose name matches."""
+    only: tuple[str, ...] = ("*",)
+    """Runs whose name matches one of these."""
     console: Any = None
     prepared: dict[str, Prepared] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
@@ -114,9 +120,10 @@ class Reproduction:
         write_json(path, description)
 
     def _train(self) -> None:
-        wanted = [run for run in self.study.runs if fnmatch.fnmatch(run.name, self.only)]
+        wanted = [run for run in self.study.runs if any(fnmatch.fnmatch(run.name, each) for each in self.only)]
         if not wanted:
-            raise UserError(f"no run of the study matches --only {self.only!r}; a name is {self.study.runs[0].name}")
+            asked = " ".join(f"--only {each!r}" for each in self.only)
+            raise UserError(f"no run of the study matches {asked}; a name is {self.study.runs[0].name}")
         needed = {name for run in wanted for name in run.tuned_by}
         wanted += [run for run in self.study.runs if run.name in needed and run not in wanted]
         missing = []
@@ -187,7 +194,11 @@ class Reproduction:
         return measurement_file(self.out / "compressed", group, model)
 
     def _pool(self, workers: int, progress: StudyProgress) -> Pool:
-        threads = 1 if self.study.scale == "smoke" else None  # threads of tiny matrices only wait for each other
+        threads = None
+        if self.study.scale == "smoke":
+            threads = 1  # threads of tiny matrices only wait for each other
+        elif workers > 1 and not torch.cuda.is_available():
+            threads = max(1, (os.cpu_count() or 1) // workers)
         return Pool(workers, self.out / "logs", threads, on_start=progress.start, on_end=progress.end)
 
     def _train_job(self, run: Run) -> dict[str, Any]:

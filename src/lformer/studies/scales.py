@@ -32,11 +32,11 @@ class Scale:
         return DataNeed(source=source, settings=settings, rows=self.rows, stand_in="cldr" if self.is_small else None)
 
     def fields(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The model's, a quarter as wide and at most 64 in miniature."""
+        """The model's; in miniature about a quarter as wide, a multiple of 16 up to 64."""
         if not self.is_small:
             return fields
         width = fields["hidden_size"]
-        small = dict(fields, hidden_size=min(width // 4, 64))
+        small = dict(fields, hidden_size=min(max(width // 64, 1) * 16, 64))
         for name, multiple in (("intermediate_size", 16), ("linear_rank", 1)):
             if small.get(name):
                 share = small[name] * small["hidden_size"] // width

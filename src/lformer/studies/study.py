@@ -18,6 +18,8 @@ class DataNeed:
     settings: DataSettings = field(default_factory=DataSettings)
     rows: int | None = None
     """Training examples that are used, the first of every class; half as many of the other splits. None is all."""
+    validation_bytes: int | None = None
+    """Of a text, how much of its validation part is used, from the beginning; None is all."""
     stand_in: str | None = None
     """A source that needs no network, for a miniature where the data are not at hand."""
 

@@ -4,6 +4,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from lformer.data import Examples, Prepared, TextData, load_data, prepare
+from lformer.data.language import character_start, decode, encode
 from lformer.settings import UserError
 from lformer.studies.study import DataNeed
 
@@ -74,7 +75,13 @@ def _load_text(need: DataNeed, data_dir: Path | None) -> TextData:
     else:
         raise UserError(f"{need.source} is not on the hub: give --data-dir, a folder with a folder {need.source}")
     kept = {name: part for name, part in data.splits.items() if need.splits is None or name in need.splits}
-    return replace(data, splits=kept, fingerprint=f"{data.fingerprint}, {', '.join(kept)}")
+    fingerprint = f"{data.fingerprint}, {', '.join(kept)}"
+    if need.validation_bytes is not None:
+        content = encode("".join(text for (text, *_) in kept["validation"].texts))
+        start = decode(content[: character_start(content, need.validation_bytes)])
+        kept["validation"] = Examples([(start,)])
+        fingerprint += f", {need.validation_bytes} bytes of validation"
+    return replace(data, splits=kept, fingerprint=fingerprint)
 
 
 def _folder(need: DataNeed, data_dir: Path | None) -> Path | None:

@@ -13,6 +13,7 @@ from rich.table import Table
 from lformer import LFormerConfig, LFormerModel
 from lformer.nn import coupling
 
+L_PRODUCTS = {"attention_domain": "original", "activation_domain": "original"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "sublayer scope (default)": {},
     "block scope": {"transform_scope": "block"},
@@ -20,9 +21,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "DFT": {"transform": "dft"},
     "sigma in the original domain": {"activation_domain": "original"},
     "pre-norm": {"norm_placement": "pre"},
+    "pre-norm, interleave": {"norm_placement": "pre", "interleave": True},
+    "pre-norm, interleave, L-products": {"norm_placement": "pre", "interleave": True, **L_PRODUCTS},
+    "L-products": L_PRODUCTS,
     "interleave": {"interleave": True},
     "interleave, block scope": {"interleave": True, "transform_scope": "block"},
     "interleave, identity": {"interleave": True, "transform": "identity"},
+    "shuffled fold of the feed-forward": {"feed_forward_fold": "shuffled"},
     "learned transforms (at the start)": {"transform": "learned"},
 }
 SEEDS = (0, 1, 2)

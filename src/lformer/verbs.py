@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator, PartialState
+from accelerate import PartialState
 from rich.console import Console
 from safetensors import SafetensorError
 from transformers import AutoTokenizer
 
 from lformer.data import Prepared, TextData, load_data
 from lformer.data import prepare as prepare_data
+from lformer.data.tokenizer import same_tokens
 from lformer.models import (
     LFormerConfig,
     LFormerForCausalLM,
@@ -26,12 +27,13 @@ from lformer.settings import UserError, apply_settings
 from lformer.studies import classify, is_study, write_markdown, write_report, write_study_report
 from lformer.studies import quickstart as run_quickstart
 from lformer.studies.bleu import bleu
-from lformer.studies.generation import Sampling, continue_text, translate
+from lformer.studies.generation import Sampling, continue_text, lines_of, to_text, translate
 from lformer.train import PRESETS, TASKS, DataSettings, Diverged, Interrupted, Preset, Recipe, RunFolder, make_task
 from lformer.train import evaluate as evaluate_model
 from lformer.train import train as train_model
 from lformer.train.presets import DATA_TYPES
 from lformer.train.recipe import RECIPE_TYPES
+from lformer.train.runner import make_accelerator
 
 USER_ERRORS = (UserError, Diverged, Interrupted, KeyboardInterrupt)
 CONFIG_TYPES: dict[str, Any] = {**LFormerConfig.__annotations__, "num_labels": int}
@@ -146,10 +148,15 @@ def evaluate(
     if split not in cache.splits:
         raise UserError(f"{cache.path} has no split {split!r}; it has {', '.join(cache.splits)}")
     task = make_task(request["task"], cache, Recipe(**request["recipe"]))
-    model, _ = load_model(run)
+    model, tokenizer = load_model(run)
+    if not same_tokens(tokenizer, cache.tokenizer()):
+        raise UserError(
+            f"{cache.path} was prepared with another tokenizer than that of {run}, so its numbers mean other tokens; "
+            "prepare the text with the settings of the run"
+        )
     if with_bleu and not isinstance(model, LFormerForConditionalGeneration):
         raise UserError(f"{run} holds a {type(model).__name__}; BLEU is for translation")
-    accelerator = Accelerator()
+    accelerator = make_accelerator(task.recipe, run)  # the precision that the run was evaluated in
     found = evaluate_model(model.to(accelerator.device), task, cache.split(split), accelerator).scores
     if not with_bleu:
         return found
@@ -163,14 +170,14 @@ def read_texts(texts: list[str] | None, file: Path | None) -> Iterable[str]:
     if texts:
         return texts
     try:
-        lines = (file.read_text(encoding="utf-8") if file else sys.stdin.read()).splitlines()
+        text = file.read_text(encoding="utf-8") if file else sys.stdin.read()
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{file or 'standard input'} is not UTF-8: byte {error.start}") from None
-    if not lines:
+    if not text:
         raise UserError(f"{file or 'standard input'} has no text")
-    return lines
+    return lines_of(text)
 
 
 def predict(run: Path, texts: Iterable[str], batch_size: int = 64) -> Iterator[dict[str, Any]]:
@@ -204,8 +211,8 @@ def generate(
         text = continue_text(model, tokenizer, prompt, sampling, write=write if stream else None, note=note)
         write("\n" if stream else text + "\n")
     elif isinstance(model, LFormerForConditionalGeneration):
-        lines = prompt.decode("utf-8", "replace").splitlines() or [""]
-        for line in translate(model, tokenizer, lines, sampling, batch_size=batch_size):
+        lines = lines_of(to_text(prompt, note, "the text"))
+        for line in translate(model, tokenizer, lines, sampling, batch_size=batch_size, note=note):
             write(line + "\n")
     else:
         raise UserError(f"{run} holds a {type(model).__name__}; generate needs a causal or encoder-decoder model")

@@ -115,6 +115,14 @@ def test_evaluate_an_unknown_split(refused: Refused, run_folder: Path) -> None:
     assert "train, validation, test" in refused("evaluate", run_folder, "--split", "tset")
 
 
+def test_evaluate_on_tokens_of_another_tokenizer(
+    refused: Refused, lformer: Callable[..., int], words: Path, run_folder: Path, tmp_path: Path
+) -> None:
+    other = ["vocab_size=310", "max_length=16"]
+    assert lformer("prepare", "--data-dir", words, "--out", tmp_path / "other", *sets(other)) == 0
+    assert "another tokenizer" in refused("evaluate", run_folder, "--prepared", tmp_path / "other")
+
+
 def test_predict_without_text(refused: Refused, run_folder: Path, tmp_path: Path) -> None:
     assert "not both" in refused("predict", run_folder, "text", "--file", tmp_path / "names.txt")
     assert "cannot read" in refused("predict", run_folder, "--file", tmp_path / "names.txt")

@@ -28,12 +28,22 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "block": {"transform_scope": "block"},
     "dft": {"transform": "dft"},
     "odd": {"tube_length": 3, "num_attention_heads": 3},
-    "learned, interleave, rope, pre": {
+    "orthogonal, interleave, rope, pre": {
         "transform": "learned-orthogonal",
         "interleave": True,
         "positional": "rope",
         "norm_placement": "pre",
     },
+    "L-products, learned, interleave, rope, pre": {
+        "transform": "learned",
+        "attention_domain": "original",
+        "activation_domain": "original",
+        "interleave": True,
+        "positional": "rope",
+        "norm_placement": "pre",
+        "hidden_act": "gelu",
+    },
+    "heads original, post": {"attention_domain": "original"},
     "shared, low rank": {"share_layers": True, "linear_rank": 5},
     "gated, shuffled, qk_norm": {
         "gated": True,

@@ -113,6 +113,18 @@ def test_a_decoder_layer_norms_in_both_attentions():
     }
 
 
+def test_heads_in_the_original_domain_are_real_under_the_dft_too():
+    with pytest.raises(ValueError, match="attention_domain='original'"):
+        make_config("dft", **QK)
+    layer = randomize(LAttention(make_config("dft", attention_domain="original", **QK)))
+    x = randn(B, T, 16)
+    y, _ = layer(x, output_attentions=True)
+    assert_close(y, layer(x)[0])
+    with torch.no_grad():
+        layer.query_norm.weight *= 2
+    assert_differs(layer(x)[0], y)
+
+
 def test_half_precision_is_normed_in_float32():
     x = 1e4 * randn(2, B, T, 2, 8, dtype=torch.float16)  # squares that float16 cannot hold
     assert_close(HeadNorm(2, 8)(x), normed(x.double(), 1.0).half(), 2e-3)

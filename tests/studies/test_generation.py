@@ -12,7 +12,7 @@ from lformer.data import Prepared, load_data, prepare, train_tokenizer
 from lformer.settings import UserError
 from lformer.studies import generation
 from lformer.studies.bleu import bleu
-from lformer.studies.generation import Sampling, TextStream, continue_text, decode, prompt_ids, translate
+from lformer.studies.generation import Sampling, TextStream, continue_text, decode, lines_of, prompt_ids, translate
 from tests.models.cases import make_config
 from tests.train.conftest import write_pairs
 
@@ -122,6 +122,46 @@ def test_a_stream_waits_for_whole_characters() -> None:
     assert pieces == ["é", "☃", ""]
     stream.end()
     assert pieces[-1] == generation.BROKEN
+
+
+@pytest.mark.parametrize("content", [
+    b"d\xe2\x82\xacx", b"\xff\xfe\0 d\xe2\x82\xac", b"\xff" * 6 + "é".encode(), b"\xe2\x82\xff\xc3\xa9",
+    b"\xe2\x82\xe2\x82\xe2\x82", "\N{REPLACEMENT CHARACTER}" .encode() * 3 + b"a", "😀é☃".encode(), b"\xf0\x9f\x98",
+])  # fmt: skip
+@pytest.mark.parametrize("first", range(6))
+def test_a_stream_writes_the_same_however_it_is_cut(content: bytes, first: int) -> None:
+    pieces: list[str] = []
+    stream = TextStream(BYTE, pieces.append)
+    stream.show([4 + byte for byte in content[:first]])
+    for byte in content[first:]:
+        stream.show([4 + byte])
+    stream.end()
+    assert "".join(pieces) == content.decode("utf-8", "replace")
+
+
+def test_the_names_of_special_tokens_in_a_prompt_are_text(pairs: Prepared) -> None:
+    for tokenizer in (BYTE, pairs.tokenizer()):
+        assert decode(tokenizer, prompt_ids(tokenizer, b"a[EOS][PAD]b")) == "a[EOS][PAD]b"
+
+
+def test_lines_end_at_line_ends_alone() -> None:
+    assert lines_of("one\N{LINE SEPARATOR}still\x0b\x85one\r\ntwo\n\n") == [
+        "one\N{LINE SEPARATOR}still\x0b\x85one",
+        "two",
+        "",
+    ]
+    assert lines_of("") == [""]
+
+
+def test_a_blank_line_stays_blank_and_a_long_one_is_noted(pairs: Prepared) -> None:
+    tokenizer, notes = pairs.tokenizer(), list[str]()
+    model = translator(tokenizer, positional="rope", max_position_embeddings=6)
+    texts = ["a b", "", "  ", "a b c d e f g h"]
+    sampling = Sampling(max_new_tokens=8, temperature=3.0, top_k=0)
+    found = list(translate(model, tokenizer, texts, sampling, batch_size=3, note=notes.append))
+    assert [bool(text) for text in found] == [True, False, False, True]
+    assert found[0] == next(translate(model, tokenizer, ["a b"], sampling))
+    assert "more than the 6 that the model was trained on" in notes[0]
 
 
 @pytest.fixture(scope="module")

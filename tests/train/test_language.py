@@ -35,6 +35,9 @@ def test_a_preset_has_a_twin_of_equal_width_and_one_of_equal_size(name: str) -> 
     assert dense.model["hidden_size"] == tensor.model["hidden_size"] > matched.model["hidden_size"]
     assert dense.model["tube_length"] == matched.model["tube_length"] == 1
     assert recommended().items() <= tensor.model.items()
+    for option in ("interleave", "attention_domain", "activation_domain", "feed_forward_fold"):
+        assert option not in dense.model, "it would only keep the dense model from its fast path"
+        assert option not in matched.model
     assert tensor.recipe == dense.recipe == matched.recipe
     assert tensor.data == dense.data == matched.data
     own, twin, narrow = (layer_parameters(name + variant) for variant in ("", "-dense", "-matched"))
@@ -57,6 +60,21 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     (folder / "input.txt").write_text("".join(f"line {i} of the text\n" for i in range(200)), encoding="utf-8")
     data = load_data(None, folder, task="language-modeling")
     return prepare(data, folder / "tokens", tokenizer_kind="byte")
+
+
+def test_a_split_that_is_too_short_is_refused_before_the_training(tmp_path: Path) -> None:
+    (tmp_path / "input.txt").write_text("to be or not to be " * 60, encoding="utf-8")
+    short = prepare(load_data(None, tmp_path, task="language-modeling"), tmp_path / "tokens", tokenizer_kind="byte")
+    with pytest.raises(UserError, match=r"the validation split of .*tokens: the text has 5[0-9] tokens"):
+        train(short, tmp_path / "run", model=MODEL, recipe=replace(RECIPE, sequence_length=64))
+    assert not (tmp_path / "run").exists()
+
+
+def test_positions_for_less_than_an_example_are_refused_before_the_training(text: Prepared, tmp_path: Path) -> None:
+    model = {**MODEL, "positional": "learned", "max_position_embeddings": 8}
+    with pytest.raises(UserError, match="max_position_embeddings=8 is less than the 16 tokens of an example"):
+        train(text, tmp_path / "run", model=model, recipe=replace(RECIPE, sequence_length=16))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("resident", [False, True])
@@ -91,6 +109,28 @@ def test_a_resumed_run_has_the_evaluations_of_a_whole_one(text: Prepared, tmp_pa
     train(text, tmp_path / "run", quiet=True, resume=True)
     again = [(line["kind"], line["step"], line.get("loss")) for line in RunFolder(tmp_path / "run").metrics()]
     assert again == whole
+
+
+def test_bits_per_byte_do_not_depend_on_the_tokenizer(tmp_path: Path) -> None:
+    """A model that finds all tokens equally likely needs log2(V) bits a token, of however many bytes."""
+    content = "low, lower, lowest, slow, slower, slowest. é\n" * 60
+    (tmp_path / "train.txt").write_text(content, encoding="utf-8")
+    (tmp_path / "validation.txt").write_text(content, encoding="utf-8")
+    data = load_data(None, tmp_path, task="language-modeling")
+    for kind, size in (("byte", 260), ("bpe", 280)):
+        cache = prepare(data, tmp_path / kind, tokenizer_kind=kind, vocab_size=280, lowercase=False)
+        training = set_up(cache, tmp_path / "run", model=MODEL, recipe=replace(RECIPE, sequence_length=8), quiet=True)
+        with torch.no_grad():
+            for parameter in training.unwrapped().parameters():
+                parameter.zero_()
+        split = cache.split("validation")
+        scores = evaluate(training.model, training.task, split, training.accelerator).scores
+        bits = np.log2(size)
+        asked = np.asarray(split.tokens[1 : 1 + len(training.task.lengths(split)) * 8])
+        read = len(cache.tokenizer().decode(asked).encode())
+        assert scores["bits"] == pytest.approx(bits, rel=1e-5)
+        assert scores["bits_per_byte"] == pytest.approx(bits * len(asked) / read, rel=1e-5)
+        assert (kind == "byte") == (scores["bits_per_byte"] == pytest.approx(scores["bits"]))
 
 
 def test_a_part_of_a_split_is_spread_over_it() -> None:

@@ -4,7 +4,9 @@
 frequent in the training texts. "byte" has the 256 bytes and nothing else, and keeps every byte as it is.
 """
 
+import json
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -95,6 +97,16 @@ def is_byte_tokenizer(tokenizer: PreTrainedTokenizerFast) -> bool:
     """Whether it is ours of kind "byte", whose ids `encode_bytes` makes."""
     first = len(SPECIAL)
     return len(tokenizer) == SMALLEST and tokenizer.convert_ids_to_tokens([*range(first, SMALLEST)]) == byte_alphabet()
+
+
+def same_tokens(one: PreTrainedTokenizerFast, other: PreTrainedTokenizerFast) -> bool:
+    """Whether two tokenizers make the same ids of every text: rules, merges and vocabulary are those of both."""
+    return _rules(one) == _rules(other)
+
+
+def _rules(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+    rules: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+    return {name: rules.get(name) for name in ("normalizer", "pre_tokenizer", "model")}
 
 
 def encode_bytes(content: bytes) -> np.ndarray:

@@ -27,6 +27,7 @@ from lformer.nn import (
     fold_slices,
     unfold_slices,
 )
+from lformer.nn.positions import UNLIMITED
 
 
 class LFormerPreTrainedModel(PreTrainedModel):
@@ -233,7 +234,7 @@ class LFormerModel(LFormerPreTrainedModel):
 
     def _check_length(self, length: int, past: Any) -> None:
         limit = self.config.max_position_embeddings
-        if self.config.positional in ("rope", "none") or isinstance(past, Tensor) or length + past <= limit:
+        if self.config.positional in UNLIMITED or isinstance(past, Tensor) or length + past <= limit:
             return
         raise ValueError(
             f"the input has {length + past} tokens, but max_position_embeddings={limit}; truncate the input, or make "

@@ -102,10 +102,10 @@ class LayerConfig:
             self._check_rank()
         if self.token_mixing == "fourier":
             self._check_fourier()
-        if self.qk_norm and self.num_complex:
+        if self.qk_norm and self.num_complex and self.attention_domain == "transform":
             raise ValueError(
                 f"qk_norm=True is for real queries and keys, and those of transform={self.transform!r} are complex; "
-                "use a real transform such as 'dct' or 'hartley', or qk_norm=False"
+                "use a real transform such as 'dct' or 'hartley', attention_domain='original', or qk_norm=False"
             )
         if self.positional == "rope":
             self._check_rope()

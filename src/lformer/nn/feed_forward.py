@@ -62,7 +62,9 @@ class LFeedForward(nn.Module):
     def slices(self, xh: Tensor, *, bias: bool = True) -> Tensor:
         """The network in the transform domain: (P, B, T, M) -> (P, B, T, M). bias=False leaves the outer one out."""
         config = self.config
-        in_transform = config.activation_domain == "transform"
+        in_transform = config.activation_domain == "transform" or (
+            self.transform is not None and self.transform.is_identity
+        )
         plain = not (config.num_complex or config.gated) and config.hidden_act in SIGMA
         # Subclasses, quantised or of low rank, have no weight to hand over.
         if in_transform and plain and type(self.inner) is type(self.outer) is LLinear:

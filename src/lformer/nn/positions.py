@@ -7,7 +7,8 @@ from lformer.nn.constants import Constants
 from lformer.nn.folding import fold_slices, slice_width, unfold_slices
 
 SINUSOIDAL = ("standard", "linear", "exponential", "harmonic", "learned-alpha")
-STRATEGIES = (*SINUSOIDAL, "learned", "rope", "none")
+UNLIMITED = ("rope", "none")  # need no table, so that texts may be of any length
+STRATEGIES = (*SINUSOIDAL, "learned", *UNLIMITED)
 
 
 def alphas(strategy: str, tube_length: int) -> Tensor:
@@ -80,7 +81,7 @@ class TubePositionalEncoding(Constants):
         return self.table[:, position_ids]
 
     def forward(self, x: Tensor, position_ids: Tensor | None = None) -> Tensor:
-        if self.strategy in ("rope", "none"):
+        if self.strategy in UNLIMITED:
             return x
         if x.ndim == 3:
             return unfold_slices(self(fold_slices(x, self.tube_length), position_ids), self.hidden_size)
@@ -111,15 +112,16 @@ class RotaryPositions(nn.Module):
         self.theta = theta
 
     def forward(self, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, T) -> cos and sin, (B, T, E) each, in float32: positions need more digits than bf16 has."""
+        """(B, T) -> cos, and sin with the signs that `rotate` needs, (B, T, E) each, in float32: positions need more
+        digits than bf16 has.
+        """
         exponent = torch.arange(0, self.head_size, 2, device=position_ids.device, dtype=torch.float32) / self.head_size
         angle = position_ids[..., None].float() * self.theta**-exponent
-        angle = torch.cat([angle, angle], dim=-1)
-        return angle.cos(), angle.sin()
+        cos, sin = angle.cos(), angle.sin()
+        return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
 
 
 def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotate the feature pairs (j, j + E/2) of queries or keys (P, B, T, H, E) by their angles."""
+    """Rotate the feature pairs (j, j + E/2) of queries or keys (P, B, T, H, E) by their angles, in three passes."""
     cos, sin = (part[:, :, None].to(x.dtype) for part in rotary)
-    first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-second, first], dim=-1) * sin
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)

@@ -10,11 +10,12 @@ from transformers import PreTrainedTokenizerFast
 from transformers.generation.streamers import BaseStreamer
 
 from lformer.data import encode_texts
+from lformer.data.encoding import encode_fields
 from lformer.data.tokenizer import encode_bytes, is_byte_tokenizer
 from lformer.models import LFormerForCausalLM, LFormerForConditionalGeneration
+from lformer.nn.positions import UNLIMITED
 from lformer.settings import UserError
 
-UNLIMITED = ("rope", "none")  # positions without a table
 TEMPERATURE = 0.8
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 LONGEST_CHARACTER = 4  # bytes in UTF-8
@@ -103,17 +104,25 @@ def translate(
     sampling: Sampling,
     *,
     batch_size: int = 32,
+    note: Write = lambda text: None,
 ) -> Iterator[str]:
-    """The translation of every text, in their order, a batch at a time; no longer than the model has positions for."""
+    """The translation of every text, in their order, a batch at a time; no longer than the model has positions for. A
+    blank text stays blank.
+    """
     ids = encode_texts(tokenizer, [(text,) for text in texts])
     longest = max(map(len, ids), default=0)
     limit = model.config.max_position_embeddings
-    if model.config.positional not in UNLIMITED and longest > limit:
+    if longest > limit and model.config.positional not in UNLIMITED:
         raise UserError(f"a text has {longest} tokens, and this model takes at most {limit}; translate it in parts")
+    if longest > limit:
+        note(f"a text has {longest} tokens, more than the {limit} that the model was trained on; it may lose its way")
     torch.manual_seed(sampling.seed)
     for start in range(0, len(ids), batch_size):
-        found = translate_ids(model, tokenizer, ids[start : start + batch_size], sampling)
-        yield from (decode(tokenizer, row) for row in found)
+        batch = range(start, min(start + batch_size, len(ids)))
+        asked = [index for index in batch if texts[index].strip()]
+        found = translate_ids(model, tokenizer, [ids[index] for index in asked], sampling) if asked else []
+        done = dict(zip(asked, found, strict=True))
+        yield from (decode(tokenizer, done[index]) if index in done else "" for index in batch)
 
 
 def translate_ids(
@@ -135,15 +144,27 @@ def translate_ids(
 
 
 def prompt_ids(tokenizer: PreTrainedTokenizerFast, prompt: bytes, note: Write = lambda text: None) -> list[int]:
-    """The tokens of a prompt, never none; a prompt that is not UTF-8 is bytes to the byte tokenizer."""
+    """The tokens of a prompt, never none, as in training: the name of a special token is text, and a prompt that is not
+    UTF-8 is bytes to the byte tokenizer.
+    """
+    if is_byte_tokenizer(tokenizer):
+        return encode_bytes(prompt or b"\n").tolist()
+    (ids, line_end) = encode_fields(tokenizer, [to_text(prompt, note, "the prompt"), "\n"])
+    return ids or line_end or [tokenizer.eos_token_id]
+
+
+def to_text(content: bytes, note: Write, what: str) -> str:
+    """As UTF-8; what is not becomes U+FFFD, and a note says so."""
     try:
-        ids = tokenizer(prompt.decode("utf-8"))["input_ids"]
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        if is_byte_tokenizer(tokenizer):
-            return encode_bytes(prompt).tolist()
-        note(f"byte {error.start} of the prompt is not UTF-8: it becomes {BROKEN}, as this model has a BPE tokenizer")
-        ids = tokenizer(prompt.decode("utf-8", "replace"))["input_ids"]
-    return ids or tokenizer("\n")["input_ids"] or [tokenizer.eos_token_id]
+        note(f"byte {error.start} of {what} is not UTF-8: it becomes {BROKEN}, as this model has a BPE tokenizer")
+        return content.decode("utf-8", "replace")
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines between line ends alone: other separators of Unicode, such as U+2028, are part of a line."""
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
 def decode(tokenizer: PreTrainedTokenizerFast, ids: Sequence[int]) -> str:
@@ -166,16 +187,31 @@ class TextStream(BaseStreamer):
             self.show(value.flatten().tolist())
 
     def show(self, ids: list[int]) -> None:
+        """Write what is decided: the last bytes may be no character yet, and become one with those that follow."""
         self.waiting += ids
-        text = decode(self.tokenizer, self.waiting)
-        # What is no character yet may become one with the bytes that follow, or else is none.
-        if not text.endswith(BROKEN) or len(self.waiting) >= LONGEST_CHARACTER:
-            self.end()
+        longest = min(LONGEST_CHARACTER, len(self.waiting))
+        places = [len(self.waiting) - waiting for waiting in range(longest)]
+        for place in places:
+            if not decode(self.tokenizer, self.waiting[:place]).endswith(BROKEN):
+                return self._write(place)
+        if longest == LONGEST_CHARACTER:  # the first of them are no character, whatever follows
+            for place in places[:0:-1]:
+                if not self._cuts(place):
+                    return self._write(place)
+        return None
+
+    def _cuts(self, place: int) -> bool:
+        """Whether bytes that belong together stand on both sides of the place."""
+        parts = (self.waiting[:place], self.waiting[place:])
+        return "".join(decode(self.tokenizer, part) for part in parts) != decode(self.tokenizer, self.waiting)
+
+    def _write(self, place: int) -> None:
+        self.write(decode(self.tokenizer, self.waiting[:place]))
+        self.waiting = self.waiting[place:]
 
     def end(self) -> None:
         """Called by `generate` at its end."""
-        self.write(decode(self.tokenizer, self.waiting))
-        self.waiting = []
+        self._write(len(self.waiting))
 
 
 def _room(model: Any, length: int, asked: int, note: Write = lambda text: None) -> int:

@@ -48,7 +48,10 @@ def evaluate(
     classifies = isinstance(task, Classification)
     # Each process fills in its own rows; the sum over processes is the whole.
     probabilities = torch.zeros(len(lengths), task.num_labels if classifies else 0, device=device)
-    # Stays on the device until the end, so that the host can go ahead. Of every batch: loss, hits, labels asked for.
+    sizes = task.byte_lengths()
+    bytes_of = None if sizes is None else torch.as_tensor(sizes, device=device)
+    # Stays on the device until the end, so that the host can go ahead. Of every batch: loss, hits, labels asked for,
+    # and their bytes.
     found: list[Tensor] = []
     was_training = model.training
     model.eval()
@@ -68,14 +71,17 @@ def evaluate(
             probabilities[places] = logits.softmax(-1)
         known = labels >= 0
         hits = (logits.argmax(-1) == labels) & known
-        found.append(torch.stack([task.loss(logits, labels), hits.sum(), known.sum()]))
+        content = known.sum() if bytes_of is None else bytes_of[labels[known]].sum()
+        found.append(torch.stack([task.loss(logits, labels), hits.sum(), known.sum(), content]))
     model.train(was_training)
-    totals = torch.stack(found).cpu().double().sum(0) if found else torch.zeros(3, dtype=torch.float64)
-    total, right, asked = _sum(accelerator, totals).tolist()
+    totals = torch.stack(found).cpu().double().sum(0) if found else torch.zeros(4, dtype=torch.float64)
+    total, right, asked, content = _sum(accelerator, totals).tolist()
     scores: dict[str, float] = {"loss": total / max(asked, 1)}
     if not classifies:
         scores |= {"accuracy": right / max(asked, 1), "perplexity": float(np.exp(min(scores["loss"], 700)))}
         scores["bits"] = scores["loss"] / float(np.log(2))
+        if bytes_of is not None:
+            scores["bits_per_byte"] = total / float(np.log(2)) / max(content, 1)
         return Evaluation(scores, None, None)
     by_example = _sum(accelerator, probabilities).numpy()[chosen]
     predictions = by_example.argmax(-1)

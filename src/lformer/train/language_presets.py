@@ -13,6 +13,7 @@ from lformer.train.preset import DataSettings, Preset
 from lformer.train.recipe import Recipe
 
 BYTES = DataSettings(tokenizer_kind="byte", lowercase=False)
+TENSOR_ONLY = ("interleave", "attention_domain", "activation_domain", "feed_forward_fold")
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
@@ -117,7 +118,8 @@ def translate_multi30k() -> Preset:
 
 def dense(preset: Preset) -> Preset:
     """The twin of equal width: the same model with tube_length=1."""
-    plain = {**preset.model, "tube_length": 1, "transform": "identity", "interleave": False}
+    plain = {name: value for name, value in preset.model.items() if name not in TENSOR_ONLY}
+    plain |= {"tube_length": 1, "transform": "identity"}
     return replace(preset, about=f"{preset.about}: dense, of equal width", model=plain)
 
 

@@ -14,10 +14,14 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
     """
     factors = _factors(model, recipe)
     groups = [
-        {"params": [p for name, p in model.named_parameters() if factors[name] == factor], "lr_factor": factor}
+        {
+            "params": [p for name, p in model.named_parameters() if factors[name] == factor],
+            "lr_factor": factor,
+            "weight_decay": recipe.weight_decay / factor,  # AdamW multiplies it by the rate: the decay stays the same
+        }
         for factor in sorted(set(factors.values()))
     ]
-    return torch.optim.AdamW(groups, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
+    return torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=True)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -12,6 +12,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from lformer.data import Prepared
 from lformer.models import LFormerConfig
+from lformer.nn.positions import UNLIMITED
 from lformer.settings import UserError
 from lformer.train.captured import Capture, why_not_captured
 from lformer.train.checkpoints import Checkpoints
@@ -87,9 +88,12 @@ def set_up(
     accelerator = make_accelerator(recipe, out)
     work = make_task(task, prepared, recipe)
     train_split = prepared.split("train")
+    _require_examples(work, prepared)
     per_epoch = -(-len(work.lengths(train_split)) // recipe.batch_size)
     total = min(recipe.max_steps or recipe.epochs * per_epoch, recipe.epochs * per_epoch)
-    built: Any = work.model_class(_config(work, prepared, model or {}))
+    config = _config(work, prepared, model or {})
+    _require_positions(work, config)
+    built: Any = work.model_class(config)
     ema = None
     if recipe.ema:
         ema = AveragedModel(built, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema)).to(accelerator.device)
@@ -152,6 +156,24 @@ def _resident_steps(training: Training, *, force: bool) -> ResidentSteps | None:
     if not why_not:
         steps.launch = Capture(steps)
     return steps
+
+
+def _require_examples(task: Task, prepared: Prepared) -> None:
+    """Refuse a split that is too short to be measured now, not when the training is over."""
+    for name in prepared.splits:
+        try:
+            task.lengths(prepared.split(name))
+        except UserError as error:
+            raise UserError(f"the {name} split of {prepared.path}: {error}") from None
+
+
+def _require_positions(task: Task, config: LFormerConfig) -> None:
+    limit, needed = config.max_position_embeddings, task.decided().get("max_position_embeddings", 0)
+    if needed > limit and config.positional not in UNLIMITED:
+        raise UserError(
+            f"max_position_embeddings={limit} is less than the {needed} tokens of an example; leave it out, or use "
+            "positional=rope, which has no limit"
+        )
 
 
 def _config(task: Task, prepared: Prepared, model: dict[str, Any]) -> LFormerConfig:

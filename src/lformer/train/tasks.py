@@ -96,6 +96,12 @@ class Task(ABC):
         """What is reported beside the loss."""
         return {}
 
+    def byte_lengths(self) -> NDArray[np.int64] | None:
+        """How many bytes of text every token stands for, where the text is predicted whole: what makes language models
+        of different tokenizers comparable.
+        """
+        return None
+
     def _padded(self, split: TokenSplit, rows: Rows) -> Batch:
         ids, mask = _gather(split.tokens, split.offsets, rows, self.tokenizer.pad_token_id, self.max_length)
         return {"input_ids": ids, "attention_mask": mask}
@@ -184,6 +190,12 @@ class CausalLanguageModeling(Task):
 
     def decided(self) -> dict[str, Any]:
         return {"max_position_embeddings": self.recipe.sequence_length, "is_decoder": True}
+
+    def byte_lengths(self) -> NDArray[np.int64]:
+        # Byte-level tokenizers write every byte of a token as one character. A special token is none of the text.
+        special = set(self.tokenizer.all_special_ids)
+        tokens = self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))
+        return np.array([0 if i in special else len(token) for i, token in enumerate(tokens)], dtype=np.int64)
 
 
 class Translation(Task):

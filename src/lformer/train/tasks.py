@@ -194,7 +194,7 @@ class CausalLanguageModeling(Task):
     def byte_lengths(self) -> NDArray[np.int64]:
         # Byte-level tokenizers write every byte of a token as one character. A special token is none of the text.
         special = set(self.tokenizer.all_special_ids)
-        tokens = self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))
+        tokens = self.tokenizer.convert_ids_to_tokens([*range(len(self.tokenizer))])
         return np.array([0 if i in special else len(token) for i, token in enumerate(tokens)], dtype=np.int64)
 
 

@@ -61,7 +61,7 @@ def add_parts_kernel(out_ptr, parts_ptr, num_parts, size, BLOCK_P: tl.constexpr,
 
 def add_parts(parts: Tensor, out: Tensor) -> Tensor:
     """The sum over the first axis of float32 parts, written to a tensor of any dtype: one launch, a fixed order."""
-    count, size = len(parts), parts[0].numel()
+    count, size = len(parts), out.numel()
     block = 128 if size >= 128 * MULTIPROCESSORS else 32
     add_parts_kernel[(triton.cdiv(size, block),)](out, parts, count, size, BLOCK_P=16, BLOCK=block, num_warps=4)
     return out

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lformer.kernels.gpu.slice_gemm import copy_engine_takes, slice_gemm
+from lformer.kernels.gpu.slice_gemm import slice_product
 from lformer.kernels.gpu.slice_matmul import column_sums, slice_matmul, slice_outer_flat
 
 NARROW = 64  # features up to which a weight's gradient is summed by our kernel
@@ -27,8 +27,8 @@ def slice_linear_op(x: Tensor, weight: Tensor, bias: Tensor | None, interleaved:
         return slice_matmul(x, weight.mT, bias, a_chunked=True)
     if bias is None:
         return torch.bmm(x, weight.mT)
-    if x.shape[-1] >= NARROW and copy_engine_takes(x, weight):
-        return slice_gemm(x, weight, bias)
+    if x.shape[-1] >= NARROW:
+        return slice_product(x, weight, bias)
     return slice_matmul(x, weight.mT, bias)
 
 

@@ -178,7 +178,7 @@ def slice_matmul(
         c,
         a,
         b,
-        placeholder(bias, a),
+        a if bias is None else bias.contiguous(),
         placeholder(aux, a),
         n,
         inner,

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lformer.kernels.gpu.launch import add_parts
+from lformer.kernels.gpu.launch import add_parts, on_device_of_tensors
 from lformer.kernels.gpu.slice_ffn import slice_ffn_forward, slice_ffn_input_gradient, slice_ffn_weight_gradients
 from lformer.kernels.gpu.slice_gemm import copy_engine_takes, slice_gemm_backward, slice_product
 from lformer.kernels.gpu.slice_matmul import column_sums, slice_matmul, slice_outer
@@ -32,6 +32,7 @@ PARTS = 4
     mutates_args=(),
     schema="(Tensor x, Tensor w1, Tensor b1, Tensor w2, str activation, bool interleaved) -> (Tensor, Tensor)",
 )
+@on_device_of_tensors
 def slice_ffn_op(
     x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, activation: str, interleaved: bool
 ) -> tuple[Tensor, Tensor]:
@@ -64,6 +65,7 @@ def _outputs(
     schema="(Tensor g, Tensor x, Tensor hidden, Tensor w1, Tensor b1, Tensor w2, str activation, bool interleaved) "
     "-> (Tensor, Tensor)",
 )
+@on_device_of_tensors
 def slice_ffn_backward_op(
     g: Tensor, x: Tensor, hidden: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, activation: str, interleaved: bool
 ) -> tuple[Tensor, Tensor]:

@@ -2,8 +2,8 @@
 
     C_k = sigma(A_k B_k + b_k),   or with a tensor Z of C's shape   C_k = (A_k B_k) sigma'(Z_k) and the sums of its rows
 
-For 16-bit operands and results whose rows are multiples of 16 bytes; `slice_product` takes any. cuBLAS is about as fast at a bare batched product, but has no
-bias of its own for every slice.
+For 16-bit operands and results whose rows are multiples of 16 bytes; `slice_product` takes any. cuBLAS is about as fast
+at a bare batched product, but has no bias of its own for every slice.
 """
 
 import torch

@@ -157,6 +157,10 @@ def test_written_attention_keeps_large_scores_finite():
     assert slice_attention_cpu(qkv).isfinite().all()
 
 
+def test_written_attention_of_nothing():
+    assert slice_attention_cpu(torch.zeros(2, 2, 0, 3, 1, 4)).shape == (2, 2, 0, 1, 4)
+
+
 def test_scores_are_written_only_where_that_is_faster(monkeypatch):
     qkv = random(4, 2, 16, 3, 1, 8, dtype=torch.float32, gradient=False)
     assert not writes_scores(qkv), "one thread"

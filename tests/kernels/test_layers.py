@@ -80,6 +80,16 @@ def test_decoder_layer_with_memory(name):
     assert_same(everything(fast, x, memory), everything(plain, x, memory), 2e-5)
 
 
+@pytest.mark.parametrize("name", ["paper", "pre", "interleave"])
+@pytest.mark.parametrize("size", [(2, 0), (0, 4)])
+def test_nothing_through_a_layer(size, name):
+    for layer in both(LEncoderLayer, VARIANTS[name]):
+        x = torch.zeros(*size, layer.config.hidden_size, device=DEVICE, requires_grad=True)
+        y = layer(x)[0]
+        y.sum().backward()
+        assert y.shape == x.grad.shape == x.shape
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_model(name):
     """A stack, where layers hand transformed activations to each other."""

@@ -5,9 +5,17 @@ import torch
 
 from lformer.kernels.slice_ffn import slice_ffn, slice_ffn_reference
 
-from .cases import DTYPES, assert_parity, draw
+from .cases import DTYPES, assert_parity, draw, results
 
-SIZES = [(1, 1, 5, 16, 64), (2, 2, 7, 17, 31), (3, 1, 37, 13, 50), (4, 1, 70, 48, 80)]  # P, B, T, M, F
+# P, B, T, M, F. The last two have slices of three tiles, and rows of F that are not aligned to 16 bytes.
+SIZES = [
+    (1, 1, 5, 16, 64),
+    (2, 2, 7, 17, 31),
+    (3, 1, 37, 13, 50),
+    (4, 1, 70, 48, 80),
+    (3, 1, 9, 65, 50),
+    (2, 1, 9, 96, 50),
+]
 WAYS = {  # each way of computing it, whatever the sizes would choose
     "fused": {},
     "recomputed": {"FUSED": 0, "PART_ROWS": 3},
@@ -52,3 +60,15 @@ def test_interleaved_hidden_features(p, activation):
     assert_parity(
         partial(slice_ffn, backend="triton", **options), partial(slice_ffn_reference, **options), tensors, torch.float32
     )
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("m", [16, 72, 264])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_rows(dtype, m, activation, interleaved):
+    """Each width takes another way."""
+    call = partial(slice_ffn, activation=activation, interleaved=interleaved, backend="triton")
+    found = results(call, case(2, 1, 0, m, 24, dtype))
+    assert found["output 0"].shape == (2, 1, 0, m)
+    assert not any(g.any() for g in found.values())

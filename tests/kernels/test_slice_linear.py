@@ -6,10 +6,18 @@ import torch
 from lformer.kernels.slice_linear import slice_linear, slice_linear_reference
 from lformer.kernels.tube_mix import tube_mix, tube_mix_reference
 
-from .cases import DEVICE, DTYPES, assert_parity, draw
+from .cases import DEVICE, DTYPES, assert_parity, draw, results
 
-# P, B, T, K, O. The last two are aligned to 16 bytes and wide enough for the copy engine.
-SIZES = [(1, 1, 5, 16, 16), (2, 2, 7, 17, 31), (3, 1, 37, 13, 50), (4, 2, 9, 64, 96), (5, 1, 130, 72, 40)]
+# P, B, T, K, O. The last three are wide enough for the copy engine, and aligned to 16 bytes; the results of the last
+# are not.
+SIZES = [
+    (1, 1, 5, 16, 16),
+    (2, 2, 7, 17, 31),
+    (3, 1, 37, 13, 50),
+    (4, 2, 9, 64, 96),
+    (5, 1, 130, 72, 40),
+    (2, 1, 9, 64, 50),
+]
 
 
 def case(p, b, t, k, o, dtype, bias=True):
@@ -52,9 +60,23 @@ def test_parts_of_a_long_sum():
     )
 
 
-def test_no_rows():
-    x, weight, bias = (t.detach() for t in case(2, 1, 4, 16, 8, torch.float32).values())
-    assert slice_linear(x[:, :, :0], weight, bias, backend="triton").shape == (2, 1, 0, 8)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize("k", [16, 64])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_rows(dtype, k, interleaved, bias):
+    tensors = case(2, 1, 0, k, 8, dtype, bias)
+    found = results(partial(slice_linear, interleaved=interleaved, backend="triton"), tensors)
+    assert found["output 0"].shape == (2, 1, 0, 8)
+    assert not any(g.any() for g in found.values())
+
+
+@pytest.mark.parametrize("k", [16, 64])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_bias_of_any_strides(dtype, k):
+    tensors = case(3, 1, 5, k, 8, dtype)
+    tensors["bias"] = draw(8, 3, dtype=dtype).detach().T.requires_grad_()
+    assert_parity(partial(slice_linear, backend="triton"), slice_linear_reference, tensors, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

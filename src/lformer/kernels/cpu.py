@@ -119,7 +119,7 @@ def slice_attention_cpu(qkv: Tensor) -> Tensor:
     """
     q, k, v = qkv.flatten(0, 1).squeeze(3).unbind(2)  # (P B, T, E), views
     n, t, width = q.shape
-    step = max(1, SCORE_BYTES // (t * t * q.element_size()))
+    step = max(1, SCORE_BYTES // max(1, t * t * q.element_size()))
     scores = q.new_empty(min(step, n), t, t)
     y = q.new_empty(n, t, width)
     for start in range(0, n, step):

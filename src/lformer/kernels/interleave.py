@@ -12,4 +12,5 @@ def interleave_slices(x: Tensor) -> Tensor:
     tube_length = x.shape[0]
     if tube_length == 1:
         return x
-    return x.view(*x.shape[:-1], tube_length, -1).transpose(0, -2).reshape(x.shape)
+    chunk = x.shape[-1] // tube_length  # and not -1, which means nothing to a tensor without elements
+    return x.view(*x.shape[:-1], tube_length, chunk).transpose(0, -2).reshape(x.shape)

@@ -1,5 +1,7 @@
 """Small things that every launch of a kernel needs."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,6 +10,17 @@ import triton.language as tl
 from torch import Tensor
 
 MULTIPROCESSORS = 132  # of an H100 or H200; other GPUs have about as many
+
+
+def on_device_of_tensors(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Around every operation: Triton launches on the current device, which need not be that of the tensors."""
+
+    @functools.wraps(operation)
+    def guarded(*arguments: Any) -> Any:
+        with torch.cuda.device_of(next(t for t in arguments if isinstance(t, Tensor))):  # nothing on the CPU
+            return operation(*arguments)
+
+    return guarded
 
 
 def next_power_of_2(n: int) -> int:
@@ -23,9 +36,17 @@ def contiguous_or_none(*tensors: Tensor | None) -> list[Any]:
     return [None if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
-def allow_tf32() -> str:
-    """How float32 operands are multiplied: exactly, unless torch was told that TensorFloat-32 will do."""
-    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+def dot_precision(dtype: torch.dtype) -> str:
+    """How float32 operands are multiplied: exactly, unless torch was told that TensorFloat-32 will do.
+
+    torch has an older way of telling it, whose getter raises once the newer one was used; the newer one knows of both.
+    """
+    if dtype != torch.float32:
+        return "ieee"
+    told = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+    if told is None:  # before torch 2.9
+        told = "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    return "tf32" if told == "tf32" else "ieee"
 
 
 def split_rows(num_rows: int, programs: int, block: int, waves: int = 2) -> tuple[int, int]:
@@ -61,7 +82,7 @@ def add_parts_kernel(out_ptr, parts_ptr, num_parts, size, BLOCK_P: tl.constexpr,
 
 def add_parts(parts: Tensor, out: Tensor) -> Tensor:
     """The sum over the first axis of float32 parts, written to a tensor of any dtype: one launch, a fixed order."""
-    count, size = len(parts), parts[0].numel()
+    count, size = len(parts), out.numel()
     block = 128 if size >= 128 * MULTIPROCESSORS else 32
     add_parts_kernel[(triton.cdiv(size, block),)](out, parts, count, size, BLOCK_P=16, BLOCK=block, num_warps=4)
     return out

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lformer.kernels.gpu.launch import allow_tf32, next_power_of_2, placeholder, split_width
+from lformer.kernels.gpu.launch import dot_precision, next_power_of_2, on_device_of_tensors, placeholder, split_width
 
 WIDE_HEAD = 64  # above it torch's flash kernel is the faster one forward; backward ours is at every size
 
@@ -221,7 +221,7 @@ def _options(qkv: Tensor, keys: Tensor | None, dropout: float, causal: bool) -> 
         "HAS_MASK": keys is not None,
         "HAS_DROPOUT": dropout > 0,
         "CAUSAL": causal,
-        "PRECISION": allow_tf32(),
+        "PRECISION": dot_precision(qkv.dtype),
     }
 
 
@@ -230,6 +230,7 @@ def _options(qkv: Tensor, keys: Tensor | None, dropout: float, causal: bool) -> 
     mutates_args=(),
     schema="(Tensor qkv, Tensor? keys, Tensor? seed, float dropout, bool causal) -> Tensor",
 )
+@on_device_of_tensors
 def slice_attention_op(qkv: Tensor, keys: Tensor | None, seed: Tensor | None, dropout: float, causal: bool) -> Tensor:
     return slice_attention_forward(qkv, keys, seed, dropout, causal)
 
@@ -245,6 +246,7 @@ def _output(qkv: Tensor, *_: Any) -> Tensor:
     mutates_args=(),
     schema="(Tensor do, Tensor qkv, Tensor? keys, Tensor? seed, float dropout, bool causal) -> Tensor",
 )
+@on_device_of_tensors
 def slice_attention_backward_op(
     do: Tensor, qkv: Tensor, keys: Tensor | None, seed: Tensor | None, dropout: float, causal: bool
 ) -> Tensor:

@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lformer.kernels.gpu.activation import activate, activation_slope
-from lformer.kernels.gpu.launch import add_parts, allow_tf32, split_rows, split_width
+from lformer.kernels.gpu.launch import add_parts, dot_precision, split_rows, split_width
 
 
 @triton.jit
@@ -218,7 +218,7 @@ def slice_ffn_forward(
         return y
     tiles = tiles or _row_tiles(x.dtype, m)
     slice_ffn_forward_kernel[(triton.cdiv(n, tiles["BLOCK_N"]), p)](
-        y, x, w1, b1, w2, n, m, w1.shape[1], ACTIVATION=activation, PRECISION=allow_tf32(), **tiles
+        y, x, w1, b1, w2, n, m, w1.shape[1], ACTIVATION=activation, PRECISION=dot_precision(x.dtype), **tiles
     )
     return y
 
@@ -233,7 +233,7 @@ def slice_ffn_input_gradient(
         return dx
     tiles = tiles or _row_tiles(x.dtype, m, backward=True)
     slice_ffn_dx_kernel[(triton.cdiv(n, tiles["BLOCK_N"]), p)](
-        dx, x, g, w1, b1, w2, n, m, w1.shape[1], ACTIVATION=activation, PRECISION=allow_tf32(), **tiles
+        dx, x, g, w1, b1, w2, n, m, w1.shape[1], ACTIVATION=activation, PRECISION=dot_precision(x.dtype), **tiles
     )
     return dx
 
@@ -261,7 +261,7 @@ def slice_ffn_weight_gradients(
         hidden,
         rows,
         ACTIVATION=activation,
-        PRECISION=allow_tf32(),
+        PRECISION=dot_precision(x.dtype),
         **tiles,
     )
     return add_parts(sums, w1.new_empty(sums.shape[1]))

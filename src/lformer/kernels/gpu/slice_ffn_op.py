@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lformer.kernels.gpu.launch import add_parts
+from lformer.kernels.gpu.launch import add_parts, on_device_of_tensors
 from lformer.kernels.gpu.slice_ffn import slice_ffn_forward, slice_ffn_input_gradient, slice_ffn_weight_gradients
-from lformer.kernels.gpu.slice_gemm import copy_engine_takes, slice_gemm, slice_gemm_backward
+from lformer.kernels.gpu.slice_gemm import copy_engine_takes, slice_gemm_backward, slice_product
 from lformer.kernels.gpu.slice_matmul import column_sums, slice_matmul, slice_outer
 
 RECOMPUTED = 256  # widths up to which hidden activations are not kept
@@ -32,6 +32,7 @@ PARTS = 4
     mutates_args=(),
     schema="(Tensor x, Tensor w1, Tensor b1, Tensor w2, str activation, bool interleaved) -> (Tensor, Tensor)",
 )
+@on_device_of_tensors
 def slice_ffn_op(
     x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, activation: str, interleaved: bool
 ) -> tuple[Tensor, Tensor]:
@@ -42,7 +43,7 @@ def slice_ffn_op(
     before, after = ("relu", "none") if activation == "relu" else ("none", activation)
     if not keeps:
         before, after = activation, "none"
-    hidden = _hidden(x, w1, b1, before)
+    hidden = slice_product(x, w1, b1, before)
     if after == "none" and not interleaved:
         y = torch.bmm(hidden, w2.mT)
     else:
@@ -64,6 +65,7 @@ def _outputs(
     schema="(Tensor g, Tensor x, Tensor hidden, Tensor w1, Tensor b1, Tensor w2, str activation, bool interleaved) "
     "-> (Tensor, Tensor)",
 )
+@on_device_of_tensors
 def slice_ffn_backward_op(
     g: Tensor, x: Tensor, hidden: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, activation: str, interleaved: bool
 ) -> tuple[Tensor, Tensor]:
@@ -129,9 +131,9 @@ def _part_backward(
     if hidden.numel() and activation == "relu":
         z = h = hidden[:, rows]
     elif activation == "relu":
-        z = h = _hidden(x, w1, b1, "relu")
+        z = h = slice_product(x, w1, b1, "relu")
     else:
-        z = hidden[:, rows] if hidden.numel() else _hidden(x, w1, b1, "none")
+        z = hidden[:, rows] if hidden.numel() else slice_product(x, w1, b1)
         h = F.gelu(z)
     if copy_engine_takes(g, w2, z):
         dz, sums = slice_gemm_backward(g, w2, z, activation)
@@ -158,12 +160,6 @@ def _interleaved_backward(
     torch.bmm(dz.mT, x, out=dw1)
     column_sums(dz, db1)
     return torch.bmm(dz, w1)
-
-
-def _hidden(x: Tensor, w1: Tensor, b1: Tensor, activation: str) -> Tensor:
-    if copy_engine_takes(x, w1):
-        return slice_gemm(x, w1, b1, activation)
-    return slice_matmul(x.contiguous(), w1.mT, b1, epilogue=activation)
 
 
 def _keeps(x: Tensor, interleaved: bool) -> bool:

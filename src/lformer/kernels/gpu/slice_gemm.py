@@ -2,8 +2,8 @@
 
     C_k = sigma(A_k B_k + b_k),   or with a tensor Z of C's shape   C_k = (A_k B_k) sigma'(Z_k) and the sums of its rows
 
-For 16-bit operands whose rows are multiples of 16 bytes. cuBLAS is about as fast at a bare batched product, but has no
-bias of its own for every slice.
+For 16-bit operands and results whose rows are multiples of 16 bytes; `slice_product` takes any. cuBLAS is about as fast
+at a bare batched product, but has no bias of its own for every slice.
 """
 
 import torch
@@ -14,6 +14,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from lformer.kernels.gpu.activation import activate, activation_slope
 from lformer.kernels.gpu.launch import MULTIPROCESSORS, placeholder
+from lformer.kernels.gpu.slice_matmul import slice_matmul
 
 
 @triton.jit
@@ -78,13 +79,32 @@ def copy_engine_takes(*tensors: Tensor) -> bool:
     return not tensors[0].is_cuda or torch.cuda.get_device_capability(tensors[0].device)[0] >= 9
 
 
+def slice_product(a: Tensor, w: Tensor, bias: Tensor, activation: str = "none") -> Tensor:
+    """sigma(a w^T + bias) by the copy engine where it takes operands and result, else through pointers."""
+    c = _result(a, w)
+    if copy_engine_takes(a, w, c):
+        return slice_gemm(a, w, bias, activation, out=c)
+    return slice_matmul(a.contiguous(), w.mT, bias, epilogue=activation)
+
+
 def slice_gemm(
-    a: Tensor, w: Tensor, bias: Tensor | None, activation: str = "none", *, tiles: dict[str, int] | None = None
+    a: Tensor,
+    w: Tensor,
+    bias: Tensor,
+    activation: str = "none",
+    *,
+    out: Tensor | None = None,
+    tiles: dict[str, int] | None = None,
 ) -> Tensor:
     """sigma(a w^T + bias): a (P, N, K), w (P, O, K), bias (P, O) to (P, N, O)."""
-    c = a.new_empty(*a.shape[:2], w.shape[1])
-    _launch(c, a, w, None, bias, None, activation, True, dict(tiles or _tiles(a.shape[1], a.shape[2], w.shape[1])))
+    c = _result(a, w) if out is None else out
+    tiles = dict(tiles or _tiles(a.shape[1], a.shape[2], w.shape[1]))
+    _launch(c, a, w, None, bias.contiguous(), None, activation, True, tiles)
     return c
+
+
+def _result(a: Tensor, w: Tensor) -> Tensor:
+    return a.new_empty(*a.shape[:2], w.shape[1])
 
 
 def slice_gemm_backward(
@@ -112,6 +132,8 @@ def _launch(
     tiles: dict[str, int],
 ) -> None:
     p, n, inner = a.shape
+    if n == 0:  # there is no descriptor of nothing
+        return
     outer = c.shape[2]
     bn, bo, bk = tiles["BLOCK_N"], tiles["BLOCK_O"], tiles["BLOCK_K"]
     total = p * triton.cdiv(n, bn) * triton.cdiv(outer, bo)

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lformer.kernels.gpu.slice_gemm import copy_engine_takes, slice_gemm
+from lformer.kernels.gpu.launch import on_device_of_tensors
+from lformer.kernels.gpu.slice_gemm import slice_product
 from lformer.kernels.gpu.slice_matmul import column_sums, slice_matmul, slice_outer_flat
 
 NARROW = 64  # features up to which a weight's gradient is summed by our kernel
@@ -21,14 +22,15 @@ NARROW = 64  # features up to which a weight's gradient is summed by our kernel
     mutates_args=(),
     schema="(Tensor x, Tensor weight, Tensor? bias, bool interleaved) -> Tensor",
 )
+@on_device_of_tensors
 def slice_linear_op(x: Tensor, weight: Tensor, bias: Tensor | None, interleaved: bool) -> Tensor:
     """From x (P, N, K) contiguous, weight (P, O, K), bias (P, O) to (P, N, O)."""
     if interleaved:
         return slice_matmul(x, weight.mT, bias, a_chunked=True)
     if bias is None:
         return torch.bmm(x, weight.mT)
-    if x.shape[-1] >= NARROW and copy_engine_takes(x, weight):
-        return slice_gemm(x, weight, bias)
+    if x.shape[-1] >= NARROW:
+        return slice_product(x, weight, bias)
     return slice_matmul(x, weight.mT, bias)
 
 
@@ -42,6 +44,7 @@ def _output(x: Tensor, weight: Tensor, *_: Any) -> Tensor:
     mutates_args=(),
     schema="(Tensor g, Tensor x, Tensor weight, bool has_bias, bool interleaved, bool needs_x) -> (Tensor, Tensor)",
 )
+@on_device_of_tensors
 def slice_linear_backward_op(
     g: Tensor, x: Tensor, weight: Tensor, has_bias: bool, interleaved: bool, needs_x: bool
 ) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lformer.kernels.gpu.activation import activate, activation_slope
-from lformer.kernels.gpu.launch import add_parts, allow_tf32, next_power_of_2, placeholder, split_rows
+from lformer.kernels.gpu.launch import add_parts, dot_precision, next_power_of_2, placeholder, split_rows
 
 
 @triton.jit
@@ -178,7 +178,7 @@ def slice_matmul(
         c,
         a,
         b,
-        placeholder(bias, a),
+        a if bias is None else bias.contiguous(),
         placeholder(aux, a),
         n,
         inner,
@@ -192,7 +192,7 @@ def slice_matmul(
         EPILOGUE=epilogue,
         HAS_BIAS=bias is not None,
         HAS_AUX=aux is not None,
-        PRECISION=allow_tf32(),
+        PRECISION=dot_precision(a.dtype),
         **tiles,
     )
     return c
@@ -247,7 +247,7 @@ def slice_outer_flat(
         A_CHUNK=a_width // p if a_chunked else 0,
         PROLOGUE=prologue,
         HAS_SUMS=sums,
-        PRECISION=allow_tf32(),
+        PRECISION=dot_precision(g.dtype),
         **tiles,
     )
     return add_parts(both, g.new_empty(both.shape[1], dtype=dtype))

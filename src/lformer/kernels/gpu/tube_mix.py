@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lformer.kernels.gpu.launch import next_power_of_2
+from lformer.kernels.gpu.launch import next_power_of_2, on_device_of_tensors
 from lformer.kernels.gpu.tube_norm import between_slices
 from lformer.kernels.gpu.tube_norm_kernels import mix_tile
 
@@ -30,6 +30,7 @@ def tube_mix_kernel(y_ptr, x_ptr, matrix_ptr, plane, P: tl.constexpr, TRANSPOSED
 @torch.library.custom_op(
     "lformer::tube_mix", mutates_args=(), schema="(Tensor matrix, Tensor x, bool transposed) -> Tensor"
 )
+@on_device_of_tensors
 def tube_mix_op(matrix: Tensor, x: Tensor, transposed: bool) -> Tensor:
     """From x (P, ...) contiguous to (P, ...)."""
     y = torch.empty_like(x)

@@ -11,6 +11,7 @@ from lformer.kernels.gpu.launch import (
     add_parts,
     contiguous_or_none,
     next_power_of_2,
+    on_device_of_tensors,
     placeholder,
     split_width,
 )
@@ -40,6 +41,7 @@ def _tiles(tube_length: int, width: int, per_thread: int, warps: int = 4) -> dic
     "Tensor? seed, float eps, float dropout, bool post, bool transformed, bool keep) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
+@on_device_of_tensors
 def tube_norm_op(
     s: Tensor,
     x: Tensor,
@@ -118,6 +120,7 @@ def _outputs(s: Tensor, x: Tensor, post: bool, transformed: bool, keep: bool) ->
     "Tensor? matrix, Tensor? seed, float dropout, bool post, bool dropped, ScalarType dtype) "
     "-> (Tensor, Tensor, Tensor, Tensor)",
 )
+@on_device_of_tensors
 def tube_norm_backward_op(
     dy: Tensor | None,
     dyh: Tensor | None,

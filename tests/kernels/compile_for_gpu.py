@@ -11,7 +11,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from lformer.kernels.gpu import launch, slice_attention, slice_ffn, slice_matmul, tube_mix, tube_norm
+from lformer.kernels.gpu import launch, slice_attention, slice_ffn, slice_matmul, tube_activation, tube_mix, tube_norm
 
 warnings.simplefilter("ignore")  # Triton's own, about its next version
 NAMES = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}
@@ -79,12 +79,21 @@ def attention(length, size, dtype=torch.bfloat16):
     check(slice_attention.slice_attention_backward_kernel, dtype, {**options, "num_warps": 8})
 
 
+def tube_activations(p, learned):
+    options = {"P": p, "ACTIVATION": "gelu", "num_warps": 4}
+    forward = {**options, "BLOCK": tube_activation._forward_block(p)}
+    check(tube_activation.tube_activation_kernel, torch.bfloat16, forward)
+    backward = {**options, "LEARNED": learned, "BLOCK": tube_activation._backward_block(p, learned)}
+    check(tube_activation.tube_activation_backward_kernel, torch.bfloat16, backward)
+
+
 CASES = {
     "tube_norm": lambda: (tube_norms(4, 192), tube_norms(3, 33)),
     "slice_ffn": lambda: (ffn_forward(32), ffn_forward(192), ffn_forward(256), ffn_backward(64)),
     "float32": lambda: (ffn_forward(64, torch.float32), ffn_backward(64, torch.float32)),
     "products": lambda: (products(32, 96), products(256, 768), products(64, 64, torch.float32)),
     "attention": lambda: (attention(128, 64), attention(128, 128), attention(128, 64, torch.float32)),
+    "tube_activation": lambda: (tube_activations(4, True), tube_activations(8, True), tube_activations(3, False)),
     "small": lambda: (
         check(tube_mix.tube_mix_kernel, torch.bfloat16, {"P": 4, "TRANSPOSED": True, "BLOCK": 1024}),
         check(launch.add_parts_kernel, torch.bfloat16, {"BLOCK_P": 16, "BLOCK": 128}),

@@ -5,6 +5,7 @@ from lformer.kernels.interleave import interleave_slices
 from lformer.kernels.slice_attention import slice_attention
 from lformer.kernels.slice_ffn import SIGMA, slice_ffn
 from lformer.kernels.slice_linear import slice_linear
+from lformer.kernels.tube_activation import tube_activation
 from lformer.kernels.tube_mix import tube_mix
 from lformer.kernels.tube_norm import tube_norm
 
@@ -15,6 +16,7 @@ __all__ = [
     "slice_attention",
     "slice_ffn",
     "slice_linear",
+    "tube_activation",
     "tube_mix",
     "tube_norm",
     "use_triton",

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lformer.kernels import SIGMA, interleave_slices, slice_ffn
+from lformer.kernels import SIGMA, interleave_slices, slice_ffn, tube_activation
 from lformer.nn.activations import ACTIVATIONS
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
@@ -65,9 +65,9 @@ class LFeedForward(nn.Module):
         in_transform = config.activation_domain == "transform" or (
             self.transform is not None and self.transform.is_identity
         )
-        plain = not (config.num_complex or config.gated) and config.hidden_act in SIGMA
+        has_kernel = not config.gated and config.hidden_act in SIGMA
         # Subclasses, quantised or of low rank, have no weight to hand over.
-        if in_transform and plain and type(self.inner) is type(self.outer) is LLinear:
+        if in_transform and has_kernel and not config.num_complex and type(self.inner) is type(self.outer) is LLinear:
             assert self.inner.bias is not None
             return slice_ffn(
                 xh,
@@ -82,6 +82,10 @@ class LFeedForward(nn.Module):
         h = self.inner.slices(xh)
         if in_transform:
             h = self._activate(h)
+        elif has_kernel:
+            assert self.transform is not None
+            matrix, inverse = self.transform.matrices()
+            h = tube_activation(h, inverse, matrix, config.hidden_act, backend=config.backend)
         else:
             assert self.transform is not None
             h = self.transform(self._activate(self.transform.inverse(h)))

@@ -94,9 +94,14 @@ def tube_activation_backward_kernel(
             tl.store(sums_ptr + tl.program_id(0) * 2 * P * P + i, tl.sum(sums[i], axis=0))
 
 
-def _block(p: int, per_thread: int) -> int:
-    """Numbers of a slice in a tile of 128 threads, each of which holds `per_thread` of all slices."""
-    return 128 * max(1, per_thread // next_power_of_2(p))
+def _forward_block(p: int) -> int:
+    """Numbers of a slice in a tile of 128 threads: a thread holds 32 of all slices."""
+    return 128 * max(1, 32 // next_power_of_2(p))
+
+
+def _backward_block(p: int, learned: bool) -> int:
+    """Fewer where the thread also holds the sums of two gradients, P x P each, once for every number of a slice."""
+    return 128 * max(1, (8 if learned else 16) // next_power_of_2(p))
 
 
 @torch.library.custom_op(
@@ -109,7 +114,7 @@ def tube_activation_op(h: Tensor, inverse: Tensor, matrix: Tensor, activation: s
     """From h (P, ...) contiguous to (P, ...)."""
     y = torch.empty_like(h)
     p, plane = len(h), h[0].numel()
-    block = _block(p, 16)
+    block = _forward_block(p)
     if plane:
         tube_activation_kernel[(triton.cdiv(plane, block),)](
             y,
@@ -145,7 +150,7 @@ def tube_activation_backward_op(
     found = h.new_zeros((2, p, p) if learned else (0,), dtype=torch.float32)
     if plane == 0:
         return dh, found
-    block = _block(p, 8)
+    block = _backward_block(p, learned)
     count = triton.cdiv(plane, block)
     blocks = triton.cdiv(count, min(BACKWARD_PROGRAMS, count)) if learned else 1
     programs = triton.cdiv(count, blocks)

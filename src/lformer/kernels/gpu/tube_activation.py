@@ -29,7 +29,7 @@ def tube_activation_kernel(
     ACTIVATION: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """y = Z sigma(W h)."""
+    """Forward: y = Z sigma(W h)."""
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < plane
     plane = plane.to(tl.int64)
@@ -59,7 +59,7 @@ def tube_activation_backward_kernel(
     LEARNED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """du = (Z^T dy) sigma'(u) with u = W h; dh = W^T du; and of `blocks` blocks the sums dW = du h^T, dZ = dy a^T."""
+    """Backward: du = (Z^T dy) sigma'(u) with u = W h, dh = W^T du, and over `blocks` tiles dW = du h^T, dZ = dy a^T."""
     start = tl.program_id(0).to(tl.int64) * blocks * BLOCK
     plane_of = plane.to(tl.int64)
     sums = ()

@@ -49,8 +49,8 @@ def measure(prepared: Prepared, model: dict[str, Any], recipe: Recipe, *, warm_u
 
 
 def _until_recorded(training: Training, before: list[Rows], timed: list[Rows]) -> list[Rows]:
-    """Batches to take after `before`, so that no kind among the timed ones has its graph recorded while it is timed: that
-    takes as long as hundreds of steps.
+    """Batches to take after `before`, so that no kind has its graph recorded while it is timed: that takes as long as
+    hundreds of steps.
     """
     if training.resident is None:
         return []

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lformer.settings import UserError
+from lformer.studies.claim import only_one
 from lformer.studies.reproduce import Reproduction, make_study
 from lformer.studies.results import FILE, Results
 from lformer.studies.study_report import write_study_report
@@ -60,6 +62,26 @@ def test_records_agree_with_each_other(finished):
         if run.seed == 42:
             assert [point["epoch"] for point in run.curve] == [1, 2]
             assert run.curve[-1]["accuracy"] == pytest.approx(run.test["accuracy"], abs=1e-5)
+
+
+def test_the_report_is_in_the_clock(finished):
+    out, _ = finished
+    work = Reproduction(make_study("paper", "smoke"), out)
+    results = work.run()
+    assert "report" not in results.seconds
+    page = work.report(results).read_text()
+    timed = Results.read(out)
+    assert list(timed.seconds) == ["prepare", "train", "measure", "compress", "collect", "report"]
+    assert timed.seconds["report"] > 0
+    assert timed.tokens_to_report == pytest.approx(sum(timed.seconds.values()) - timed.seconds["prepare"], abs=0.5)
+    assert ">report<" in page
+    (out / "seconds.json").write_text(json.dumps({k: v for k, v in work.clock.spent().items() if k != "report"}))
+    results.write(out / FILE)
+
+
+def test_checkpoints_of_finished_runs_are_gone(finished):
+    out, _ = finished
+    assert not list(out.rglob("checkpoints"))
 
 
 def test_runs_say_on_what_they_were_trained(finished):
@@ -146,6 +168,31 @@ def test_a_language_model_is_scored_by_its_bits(tmp_path):
     assert "T4 L-products, learned" in page
 
 
+def test_a_row_does_not_mix_learning_rates(tmp_path):
+    """A trial that is finished after the seeds may choose another rate than they were trained with."""
+    group, out = "imdb-128-tuned", tmp_path / "out"
+    study = few(make_study("controls", "smoke"), "T2")
+    study = replace(study, groups={group: study.groups[group]})
+    study = replace(study, runs=[run for run in study.runs if run.group == group])
+    Reproduction(study, out, only=("*/lr-*", "*/seed-42")).run()
+    seeds = [run for run in study.runs if run.is_reported]
+    taken = RunFolder(out / "runs" / seeds[0].name).request()["recipe"]["learning_rate"]
+    (other,) = [name for name in seeds[0].tuned_by if study.run(name).recipe.learning_rate != taken]
+    path = out / "runs" / other / "result.json"
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps({**result, "validation": {**result["validation"], "accuracy": 1.0}}))
+    work = Reproduction(study, out)
+    results = work.run()
+    assert list(work.errors) == [seeds[0].name]
+    assert f"learning rate {taken:g}, but the trials of its row now choose" in work.errors[seeds[0].name]
+    assert {run.learning_rate for run in results.rows(group)["T2"]} == {study.run(other).recipe.learning_rate}
+    assert [(run.name, run.reason) for run in results.missing] == list(work.errors.items())
+    shutil.rmtree(out / "runs" / seeds[0].name)  # as the message says
+    again = Reproduction(study, out)
+    assert len(again.run().rows(group)["T2"]) == 2
+    assert again.errors == {}
+
+
 def test_one_failing_run_does_not_stop_the_others(tmp_path):
     study = few(make_study("paper", "smoke"), "Std-1L")
     broken = replace(study.runs[0], fields={**study.runs[0].fields, "num_attention_heads": 3})
@@ -154,6 +201,7 @@ def test_one_failing_run_does_not_stop_the_others(tmp_path):
     assert list(work.errors) == [broken.name]
     assert "num_attention_heads=3" in work.errors[broken.name]
     assert len(results.runs) == len(study.runs) - 1
+    assert {(found.group, found.model) for found in results.measurements} == {(r.group, r.model) for r in study.runs}
     assert (results.missing[0].name, results.missing[0].role) == (broken.name, "result")
 
 
@@ -173,16 +221,76 @@ def test_a_stopped_study_leaves_no_worker_and_goes_on(tmp_path):
     command += ["--only", "imdb-128/T4-l*"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     _wait_for(lambda: list(out.rglob("result.json")), process)
+    assert _workers_in(out)
     process.send_signal(signal.SIGTERM)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
-    assert not _workers_of(process.pid)
+    assert not _workers_in(out)
     finished = {path: path.stat().st_mtime_ns for path in out.rglob("result.json")}
     assert 0 < len(finished) < 5
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in finished.items())
     assert len(Results.read(out).runs) == 5  # linear and learnable, two seeds, and the one that is repeated
+
+
+# A study whose runs would take hours.
+LONG = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from lformer.studies.claim import only_one
+from lformer.studies.reproduce import Reproduction, make_study
+
+out = Path(sys.argv[1])
+study = make_study("paper", "smoke")
+runs = [run for run in study.runs if run.model == "Std-1L" and run.group == "imdb-128" and run.is_reported]
+runs = [replace(run, recipe=replace(run.recipe, epochs=10**5, max_steps=10**5)) for run in runs]
+try:
+    Reproduction(replace(study, runs=runs, comparisons=[]), out, workers=2).run()
+except ValueError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """The folder of a study that was killed while two workers trained, as a second one was refused."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", LONG, str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        _wait_for(lambda: len(list(out.rglob("metrics.jsonl"))) == 2, process)
+        assert len(_workers_in(out)) == 2
+        second = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert f"a study is at work in {out} (process {process.pid})" in second.stderr
+    finally:
+        process.kill()
+        process.communicate()
+    yield out
+    for worker in _workers_in(out):
+        os.kill(worker, signal.SIGKILL)
+
+
+def test_workers_end_with_a_study_that_is_killed(killed):
+    """They would train on beside those of the study when it is started again."""
+    study = make_study("paper", "smoke")
+    deadline = time.monotonic() + 60
+    while _workers_in(killed):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    runs = [RunFolder(path.parent) for path in killed.rglob("run.json")]
+    assert len(runs) == 2
+    for run in runs:
+        assert not run.is_finished
+        assert list(run.checkpoints.glob("step-*")), "it was stopped, as by the user, and not cut off"
+    assert json.loads((killed / "seconds.json").read_text())["train"] > 0
+    started = time.monotonic()
+    with only_one(killed, lambda _: None):
+        assert time.monotonic() - started < 5
+    # The settings that the study has now are others, so that it does not go on: but it got as far as to see that.
+    with pytest.raises(UserError, match="other settings"):
+        Reproduction(study, killed).run()
 
 
 def _wait_for(condition, process, seconds=120):
@@ -193,16 +301,17 @@ def _wait_for(condition, process, seconds=120):
         time.sleep(0.05)
 
 
-def _workers_of(parent: int) -> list[int]:
+def _workers_in(out: Path) -> list[int]:
+    """Workers are started with the command of their study."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            fields = entry.read_text().rsplit(")", 1)[1].split()
+            words = entry.read_bytes().decode().split("\0")
         except OSError:
             continue
-        if int(fields[1]) == parent:
+        if "lformer.studies.worker" in words and str(out) in words:
             found.append(int(entry.parent.name))
-    return [pid for pid in found if os.path.exists(f"/proc/{pid}")]
+    return found
 
 
 def test_results_that_are_none_are_named(tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lformer.data import Prepared
 from lformer.settings import UserError
 from lformer.studies.claim import only_one
 from lformer.studies.reproduce import Reproduction, make_study
@@ -136,22 +137,55 @@ def test_a_run_with_other_settings_is_refused(finished):
         Reproduction(replace(study, runs=changed), out).run()
 
 
-def test_learning_rates_are_chosen_on_validation(tmp_path):
-    group = "imdb-128-tuned"
+TUNED = "imdb-128-tuned"
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """One row of the controls, with its trials."""
     study = few(make_study("controls", "smoke"), "Std")
-    study = replace(study, groups={group: study.groups[group]}, compressed=[(group, "Std")])
-    study = replace(study, runs=[run for run in study.runs if run.group == group])
-    results = Reproduction(study, tmp_path / "out").run()
-    trials = [run for run in results.runs if not run.is_reported]
+    study = replace(study, groups={TUNED: study.groups[TUNED]}, compressed=[(TUNED, "Std")])
+    study = replace(study, runs=[run for run in study.runs if run.group == TUNED])
+    out = tmp_path_factory.mktemp("tuned") / "out"
+    return study, out, Reproduction(study, out).run()
+
+
+def test_learning_rates_are_chosen_on_validation(tuned):
+    _, _, results = tuned
+    trials = [run for run in results.runs if run.role == "trial"]
     best = max(trials, key=lambda run: (run.validation["accuracy"], -run.learning_rate))
     reported = [run for run in results.runs if run.is_reported]
     assert len(trials) == 2
     assert len(reported) == 2
     assert {run.learning_rate for run in reported} == {best.learning_rate}
     assert all(not run.validation for run in reported)  # trained on everything but the test split
-    points = results.compressed[f"{group}/Std"]
+    points = results.compressed[f"{TUNED}/Std"]
     assert points[0]["test_accuracy"] == pytest.approx(best.test["accuracy"])  # of the trial, which has held-out texts
     assert {point["method"] for point in points} == {"none", "rank reduction", "stacked L-SVD"}
+    assert results.failures == {}
+
+
+def test_a_row_does_not_mix_learning_rates(tuned, tmp_path):
+    """A trial that is finished after the seeds may choose another rate than they were trained with."""
+    study, finished, results = tuned
+    out = shutil.copytree(finished, tmp_path / "out")
+    seeds = [run for run in study.runs if run.is_reported]
+    taken = results.rows(TUNED)["Std"][0].learning_rate
+    (other,) = [name for name in seeds[0].tuned_by if study.run(name).recipe.learning_rate != taken]
+    result = out / "runs" / other / "result.json"
+    found = json.loads(result.read_text())
+    result.write_text(json.dumps({**found, "validation": {**found["validation"], "accuracy": 1.0}}))
+    # One seed was trained before that trial, the other one after it.
+    request = out / "runs" / seeds[1].name / "run.json"
+    found = json.loads(request.read_text())
+    rate = study.run(other).recipe.learning_rate
+    request.write_text(json.dumps({**found, "recipe": {**found["recipe"], "learning_rate": rate}}))
+    work = Reproduction(study, out)
+    results = work.run()
+    assert list(work.errors) == [seeds[0].name]
+    assert f"learning rate {taken:g}, but the trials of its row now choose {rate:g}" in work.errors[seeds[0].name]
+    assert [run.label for run in results.rows(TUNED)["Std"]] == [seeds[1].label]
+    assert [(run.name, run.reason) for run in results.missing] == list(work.errors.items())
 
 
 def test_a_language_model_is_scored_by_its_bits(tmp_path):
@@ -168,29 +202,55 @@ def test_a_language_model_is_scored_by_its_bits(tmp_path):
     assert "T4 L-products, learned" in page
 
 
-def test_a_row_does_not_mix_learning_rates(tmp_path):
-    """A trial that is finished after the seeds may choose another rate than they were trained with."""
-    group, out = "imdb-128-tuned", tmp_path / "out"
-    study = few(make_study("controls", "smoke"), "T2")
-    study = replace(study, groups={group: study.groups[group]})
-    study = replace(study, runs=[run for run in study.runs if run.group == group])
-    Reproduction(study, out, only=("*/lr-*", "*/seed-42")).run()
-    seeds = [run for run in study.runs if run.is_reported]
-    taken = RunFolder(out / "runs" / seeds[0].name).request()["recipe"]["learning_rate"]
-    (other,) = [name for name in seeds[0].tuned_by if study.run(name).recipe.learning_rate != taken]
-    path = out / "runs" / other / "result.json"
-    result = json.loads(path.read_text())
-    path.write_text(json.dumps({**result, "validation": {**result["validation"], "accuracy": 1.0}}))
+def test_what_was_not_measured_says_why(tuned, tmp_path):
+    study, finished, _ = tuned
+    out = shutil.copytree(finished, tmp_path / "out")
+    for path in (*out.glob("measurements/*"), *out.glob("compressed/*")):
+        path.unlink()
+    weights = next(run for run in out.glob("runs/*/Std/lr-*") if (run / "model").is_dir()).parent
+    for trial in weights.glob("lr-*"):
+        shutil.rmtree(trial / "model")
+    broken = replace(study, runs=[replace(run, fields={**run.fields, "hidden_size": -1}) for run in study.runs])
+    for path in out.glob("runs/*/*/*/run.json"):
+        request = json.loads(path.read_text())
+        path.write_text(json.dumps({**request, "model": {**request["model"], "hidden_size": -1}}))
+    results = Reproduction(broken, out).run()
+    assert set(results.failures) == {f"speed of {TUNED}/Std", f"compression of {TUNED}/Std"}
+    assert "hidden_size=-1" in results.failures[f"speed of {TUNED}/Std"]
+    assert Results.read(out).failures == results.failures
+
+
+def test_what_nothing_was_trained_for_says_so(tuned, tmp_path):
+    study, finished, _ = tuned
+    out = shutil.copytree(finished, tmp_path / "out")
+    for path in (*out.glob("measurements/*"), *out.glob("compressed/*"), *out.rglob("result.json")):
+        path.unlink()
     work = Reproduction(study, out)
-    results = work.run()
-    assert list(work.errors) == [seeds[0].name]
-    assert f"learning rate {taken:g}, but the trials of its row now choose" in work.errors[seeds[0].name]
-    assert {run.learning_rate for run in results.rows(group)["T2"]} == {study.run(other).recipe.learning_rate}
-    assert [(run.name, run.reason) for run in results.missing] == list(work.errors.items())
-    shutil.rmtree(out / "runs" / seeds[0].name)  # as the message says
-    again = Reproduction(study, out)
-    assert len(again.run().rows(group)["T2"]) == 2
-    assert again.errors == {}
+    work.prepared = {name: Prepared.open(out / "data" / name) for name in study.data}
+    results = work.collect()
+    assert set(results.failures.values()) == {"no run that it needs is finished"}
+    assert len(results.missing) == len(study.runs)
+
+
+def test_runs_on_other_data_are_refused(tuned, tmp_path):
+    study, finished, _ = tuned
+    out = shutil.copytree(finished, tmp_path / "out")
+    path = out / "data" / "imdb" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({**manifest, "fingerprint": "0" + manifest["fingerprint"][1:]}))
+    with pytest.raises(UserError, match="trained with other data than the study has now"):
+        Reproduction(study, out).run()
+
+
+@pytest.mark.parametrize(("scale", "has_gpu", "count"), [("full", False, 20), ("full", True, 0), ("smoke", False, 0)])
+def test_a_run_is_saved_where_it_takes_long(tuned, monkeypatch, tmp_path, scale, has_gpu, count):
+    _, finished, _ = tuned
+    monkeypatch.setattr("torch.cuda.is_available", lambda: has_gpu)
+    work = Reproduction(replace(make_study("paper"), scale=scale), tmp_path)
+    work.prepared = {"imdb": Prepared.open(finished / "data" / "imdb")}
+    run = work.study.run("imdb-128/Std/seed-42")
+    steps, often = work._steps(run), work._recipe(run).checkpoint_steps
+    assert steps // often == count
 
 
 def test_one_failing_run_does_not_stop_the_others(tmp_path):

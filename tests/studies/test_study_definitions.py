@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from lformer import LFormerConfig, LFormerForSequenceClassification
+from lformer.models.summary import multiply_adds
 from lformer.settings import UserError
 from lformer.studies.controls import MATCHED, rows
 from lformer.studies.published import PUBLISHED
@@ -96,8 +97,22 @@ def test_language_models_are_of_one_size(name):
     (group,) = study.groups.values()
     reference = sizes[group.reference]
     for model, size in sizes.items():
-        if "equal width" not in model:
+        if "(equal " not in model:
             assert 0.94 < size / reference < 1.015, model
+
+
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_the_wider_dense_models_do_as_much_work_as_the_tensor_model(name):
+    study = make_study(name)
+    (group,) = study.groups
+    for kind in ("", ", gated"):
+        wider = next(model for model in study.rows(group) if f"dense{kind}, d=" in model and "multiply-adds" in model)
+        found = []
+        for model in (wider, f"T4 L-products, learned, interleaved{kind}"):
+            run = next(run for run in study.runs if run.model == model)
+            config = LFormerConfig(vocab_size=260, is_decoder=True, **run.fields)
+            found.append(sum(multiply_adds(config, run.recipe.sequence_length).values()))
+        assert found[0] == pytest.approx(found[1], rel=0.035)
 
 
 @pytest.mark.parametrize("name", LANGUAGE)

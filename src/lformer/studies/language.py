@@ -12,6 +12,7 @@ from typing import Any
 from lformer.studies.scales import Scale
 from lformer.studies.study import DataNeed, Group, Run, Study
 from lformer.train import DataSettings, Recipe
+from lformer.train.language_presets import modern
 
 TRIAL_SEED = 1
 
@@ -25,6 +26,8 @@ class Size:
     title: str
     widths: dict[int, int]
     """Hidden sizes at which the layers have about as many parameters, by tube length; 1 is the dense model."""
+    equal_work: int
+    """Hidden size at which the dense model does as many multiply-adds for a token as T4 with L-products."""
     rates: tuple[float, ...]
     """Learning rates among which every row chooses."""
     recipe: Recipe
@@ -36,6 +39,7 @@ LARGE = Size(
     group="enwik8-3m",
     title="enwik8, 3.2 M layer parameters, 2,500 steps of 64 x 256 bytes",
     widths={1: 256, 2: 352, 4: 512, 8: 704},
+    equal_work=280,
     rates=(1e-3, 2e-3, 4e-3),
     recipe=Recipe(epochs=1, max_steps=2_500, batch_size=64, sequence_length=256, eval_batch_size=128, eval_steps=500),
 )
@@ -44,22 +48,22 @@ SMALL = Size(
     group="enwik8-800k",
     title="enwik8, 0.8 M layer parameters, 800 steps of 32 x 128 bytes",
     widths={1: 128, 2: 176, 4: 256},
+    equal_work=144,
     rates=(2e-3, 4e-3, 8e-3),
     recipe=Recipe(epochs=1, max_steps=800, batch_size=32, sequence_length=128, eval_steps=400, eval_tokens=100_000),
     validation_bytes=500_000,
 )
 
 MODERN: dict[str, Any] = {
+    **modern(),
     "num_hidden_layers": 4,
-    "norm_placement": "pre",
-    "positional": "rope",
-    "hidden_act": "gelu",
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }
 PAPER: dict[str, Any] = {**MODERN, "norm_placement": "post", "positional": "standard", "hidden_act": "relu"}
 LEARNED: dict[str, Any] = {"transform": "learned"}
 MIXED: dict[str, Any] = {**LEARNED, "interleave": True}
+HALF: dict[str, Any] = {"initializer_range": 0.5}
 L_PRODUCTS: dict[str, Any] = {"attention_domain": "original", "activation_domain": "original"}
 
 
@@ -76,8 +80,15 @@ def rows(size: Size = LARGE) -> dict[str, dict[str, Any]]:
     found = {
         matched(size): dense,
         f"dense, d={wide} (equal width)": {**dense, "hidden_size": wide, "num_attention_heads": 8},
+        f"dense, d={size.equal_work} (equal multiply-adds)": {**dense, "hidden_size": size.equal_work},
         "dense, as in the paper": {**dense, **PAPER},
+        "dense, half as large at the start": {**dense, **HALF},
         "dense, gated": {**dense, **_gated(size.widths[1])},
+        f"dense, gated, d={size.equal_work} (equal multiply-adds)": {
+            **dense,
+            "hidden_size": size.equal_work,
+            **_gated(size.equal_work),
+        },
         "dense, qk-norm": {**dense, "qk_norm": True},
         "T4, as in the paper": {**tensor, **PAPER},
         "T4": tensor,
@@ -85,12 +96,15 @@ def rows(size: Size = LARGE) -> dict[str, dict[str, Any]]:
         "T4 identity, interleaved": {**tensor, "transform": "identity", "interleave": True},
         "T4 learned": {**tensor, **LEARNED},
         "T4 learned, interleaved": {**tensor, **MIXED},
+        "T4 learned-orthogonal, interleaved": {**tensor, "transform": "learned-orthogonal", "interleave": True},
         "T4 sigma original": {**tensor, "activation_domain": "original"},
         "T4 heads original": {**tensor, "attention_domain": "original"},
         "T4 L-products": {**tensor, **L_PRODUCTS},
         "T4 L-products, interleaved": {**tensor, **L_PRODUCTS, "interleave": True},
         "T4 L-products, learned": {**tensor, **L_PRODUCTS, **LEARNED},
         "T4 L-products, learned, interleaved": {**tensor, **L_PRODUCTS, **MIXED},
+        "T4 L-products, learned, interleaved, gated": {**tensor, **L_PRODUCTS, **MIXED, **_gated(wide)},
+        "T4 L-products, learned, interleaved, half as large at the start": {**tensor, **L_PRODUCTS, **MIXED, **HALF},
         "T4 interleaved, shuffled": {**tensor, "interleave": True, "feed_forward_fold": "shuffled"},
         "T4 learned, interleaved, shuffled": {**tensor, **MIXED, "feed_forward_fold": "shuffled"},
         "T4 learned, interleaved, gated": {**tensor, **MIXED, **_gated(wide)},

@@ -246,9 +246,9 @@ def reproduce(
     page = write_study_report(out)[-1]
     console.print(f"{len(results.runs)} runs in {out}; {spent}", highlight=False, soft_wrap=True)
     console.print(f"The report: {page}", highlight=False, soft_wrap=True)
-    if work.errors:
-        listed = "\n".join(f"  {name}: {reason}" for name, reason in work.errors.items())
-        raise UserError(f"{len(work.errors)} parts of the study failed, the others are finished:\n{listed}")
+    if failed := work.errors | work.failures:
+        listed = "\n".join(f"  {name}: {reason}" for name, reason in failed.items())
+        raise UserError(f"{len(failed)} parts of the study failed, the others are finished:\n{listed}")
 
 
 def export(run: Path, out: Path) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lformer.studies.results import Results
+from lformer.studies.results import MissingRun, Results
 
 Run = Callable[..., int]
 Refused = Callable[..., str]
@@ -19,9 +19,8 @@ def study(tmp_path: Path) -> Path:
     groups = {"g": {"title": "G", "data": "Mine.", "labels": ["a", "b"]}}
     folder = tmp_path / "study"
     folder.mkdir()
-    Results(study="s", scale="full", groups=groups, runs=[], missing=["g/Std/seed-1: stopped"]).write(
-        folder / "results.json"
-    )
+    missing = [MissingRun(group="g", model="Std", label="seed-1", role="result", reason="stopped")]
+    Results(study="s", scale="full", groups=groups, runs=[], missing=missing).write(folder / "results.json")
     return folder
 
 

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from lformer.studies.published import PUBLISHED
-from lformer.studies.results import Comparison, Measurement, Results, RunRecord
+from lformer.studies.results import Comparison, Measurement, MissingRun, Results, RunRecord
 from lformer.studies.tables.parameters import count_parts
 
 NASTY = 'T4 <b>&"wide"_50%$x$|\\{#~^}'
@@ -74,7 +74,8 @@ def record(group: str, model: str, label: str, accuracy: float, fields: dict[str
     values: dict[str, Any] = {
         "seed": int(label.removeprefix("seed-")) if label.removeprefix("seed-").isdigit() else 42,
         "learning_rate": 3e-4,
-        "is_reported": True,
+        "role": "result",
+        "recipe": {"epochs": epochs},
         "parameters": parts.embedding + parts.layers + parts.beside + parts.classifier,
         "layer_parameters": parts.layers,
         "test": {"accuracy": accuracy, "macro_f1": accuracy - 0.001, "loss": 1 - accuracy},
@@ -84,9 +85,14 @@ def record(group: str, model: str, label: str, accuracy: float, fields: dict[str
         "confusion": confusion,
         "peak_memory_bytes": 500_000_000,
         "train_seconds": 60.0,
+        "environment": 0,
         **changes,
     }
     return RunRecord(group=group, model=model, label=label, fields=fields, **values)
+
+
+def missing(group: str, model: str, label: str, reason: str, role: str = "result") -> MissingRun:
+    return MissingRun(group=group, model=model, label=label, role=role, reason=reason)
 
 
 def paper_results() -> Results:
@@ -109,7 +115,7 @@ def paper_results() -> Results:
         runs.append(record("imdb-128", NASTY, f"seed-{seed}", accuracy, fields_of(NASTY, 128)))
     first = next(run for run in runs if run.name == "imdb-128/Std/seed-42")
     again = first.test["accuracy"] + 0.0004
-    runs.append(record("imdb-128", "Std", "seed-42-again", again, first.fields, is_reported=False, confusion=[]))
+    runs.append(record("imdb-128", "Std", "seed-42-again", again, first.fields, role="repeat", confusion=[]))
     measurements = [
         Measurement(
             group=group,
@@ -118,6 +124,8 @@ def paper_results() -> Results:
             tokens_per_second=800_000.0 if model == "Std" else 1_066_667.0,
             inference_seconds=0.5 if model == "Std" else 0.4,
             peak_memory_bytes=None if group == "imdb-128" else 900_000_000,
+            device="NVIDIA H200",
+            commit="0123456789abcdef0123456789abcdef01234567",
         )
         for group in GROUPS
         for model in ("Std", "T4-linear")
@@ -137,12 +145,11 @@ def paper_results() -> Results:
             ),
         ],
         missing=[
-            *(f"ag-news-256/T4-harmonic/seed-{seed}: the loss was not finite at step 12" for seed in SEEDS),
-            "imdb-128/T4-exponential/seed-123: stopped by the user",
-            "imdb-128/T4-exponential/seed-7: stopped by the user",
+            *(missing("ag-news-256", "T4-harmonic", f"seed-{s}", "the loss was not finite at step 12") for s in SEEDS),
+            *(missing("imdb-128", "T4-exponential", f"seed-{s}", "stopped by the user") for s in (123, 7)),
         ],
         seconds={"data": 31.0, "training": 1200.0, "measurement": 88.5},
-        environment=ENVIRONMENT,
+        environments=[ENVIRONMENT],
     )
 
 
@@ -168,7 +175,7 @@ def controls_results() -> Results:
             if (model, rate) == ("T8-linear", 3e-3):
                 continue
             validation = {"accuracy": accuracy - 0.01 * abs(i - 1), "macro_f1": accuracy, "loss": 0.3}
-            trial = {"learning_rate": rate, "is_reported": False, "validation": validation, "confusion": []}
+            trial = {"learning_rate": rate, "role": "trial", "validation": validation, "confusion": []}
             runs.append(record(group, model, f"lr-{rate:g}", accuracy, fields, **without, **trial))
         for seed in SEEDS:
             found = accuracy + chance.gauss(0, 0.002)
@@ -195,7 +202,7 @@ def controls_results() -> Results:
         groups=groups,
         runs=runs,
         compressed={f"{group}/Std": points},
-        missing=[f"{group}/T8-linear/lr-0.003: the loss was not finite at step 40"],
+        missing=[missing(group, "T8-linear", "lr-0.003", "the loss was not finite at step 40", "trial")],
         seconds={"training": 100.0},
-        environment={"command": "lformer reproduce controls"},
+        environments=[{"command": "lformer reproduce controls"}],
     )

@@ -62,6 +62,24 @@ def test_records_agree_with_each_other(finished):
             assert run.curve[-1]["accuracy"] == pytest.approx(run.test["accuracy"], abs=1e-5)
 
 
+def test_runs_say_on_what_they_were_trained(finished):
+    out, results = finished
+    (environment,) = results.environments
+    assert {run.environment for run in results.runs} == {0}
+    assert environment == RunFolder(out / "runs" / results.runs[0].name).environment()
+    assert environment["command"] == " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])  # not that of a worker
+    assert {found.device for found in results.measurements} == {environment["device"]}
+
+
+def test_a_record_has_what_its_recipe_changes(finished):
+    _, results = finished
+    run = next(run for run in results.runs if run.name == "imdb-128/T4-linear/seed-123")
+    assert (run.recipe["seed"], run.recipe["max_steps"]) == (123, 6)
+    assert "learning_rate" not in run.recipe  # the default
+    roles = {run.label: run.role for run in results.runs if run.model == "T4-linear" and run.group == "imdb-128"}
+    assert roles == {"seed-42": "result", "seed-123": "result", "seed-42-again": "repeat"}
+
+
 def test_a_stand_in_says_so(finished):
     _, results = finished
     assert "stand-in" in results.groups["imdb-128"]["data"]
@@ -136,7 +154,7 @@ def test_one_failing_run_does_not_stop_the_others(tmp_path):
     assert list(work.errors) == [broken.name]
     assert "num_attention_heads=3" in work.errors[broken.name]
     assert len(results.runs) == len(study.runs) - 1
-    assert results.missing[0].startswith(broken.name)
+    assert (results.missing[0].name, results.missing[0].role) == (broken.name, "result")
 
 
 def test_nothing_matches_the_pattern(tmp_path):

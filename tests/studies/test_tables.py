@@ -10,7 +10,7 @@ import pytest
 
 from lformer.studies.published import PUBLISHED
 from lformer.studies.results import Results
-from lformer.studies.rows import Score, best_tensor, find_row, missing_runs
+from lformer.studies.rows import Score, best_tensor, find_row
 from lformer.studies.tables import Column, Missing, Number, Spread, StudyTable, Text, study_tables
 from lformer.studies.tables.accuracy import overlap
 from lformer.studies.tables.cells import Cell, shown, slug
@@ -192,14 +192,6 @@ def test_the_family_is_of_the_fields() -> None:
     best = best_tensor(results, "ag-news-256")
     assert best is not None
     assert best.model == "T4-learned-Z"
-
-
-def test_names_of_missing_runs_are_taken_apart() -> None:
-    (run,) = missing_runs(replace(tiny({}), missing=["g/a/b/seed-1: stopped: twice"]))
-    assert (run.group, run.model, run.label, run.reason) == ("g", "a/b", "seed-1", "stopped: twice")
-    (run,) = missing_runs(replace(tiny({}), missing=["g/a/lr-0.1"]))
-    assert run.reason == "no reason was given"
-    assert not run.is_reported
 
 
 def test_fields_that_make_no_model_have_no_count() -> None:

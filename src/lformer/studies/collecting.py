@@ -1,6 +1,7 @@
 """From the folders of a study's runs to its results."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,17 @@ from lformer.data import Prepared
 from lformer.studies.results import Comparison, Measurement, RunRecord
 from lformer.studies.significance import paired_bootstrap
 from lformer.studies.study import Run, Study
-from lformer.train import RunFolder
+from lformer.train import Recipe, RunFolder
 from lformer.train.metrics import confusion_matrix
 
 SCORES = ("accuracy", "macro_f1", "loss", "bits")
 
 
-def record(run: Run, folder: RunFolder, prepared: Prepared) -> RunRecord:
-    """What a finished run has to say."""
-    result, request = folder.result(), folder.request()
+def record(run: Run, folder: RunFolder, prepared: Prepared, environments: list[dict[str, Any]]) -> RunRecord:
+    """What a finished run has to say; its environment is added to those that are known."""
+    result, request, environment = folder.result(), folder.request(), folder.environment()
+    if environment not in environments:
+        environments.append(environment)
     lines = list(folder.metrics())
     split = _curve_split(lines)
     return RunRecord(
@@ -28,8 +31,9 @@ def record(run: Run, folder: RunFolder, prepared: Prepared) -> RunRecord:
         label=run.label,
         seed=request["recipe"]["seed"],
         learning_rate=request["recipe"]["learning_rate"],
-        is_reported=run.is_reported,
+        role=run.role,
         fields=run.fields,
+        recipe=changed_fields(request["recipe"]),
         parameters=result["parameters"],
         layer_parameters=result["layer_parameters"],
         test=_scores(result, "test"),
@@ -39,7 +43,14 @@ def record(run: Run, folder: RunFolder, prepared: Prepared) -> RunRecord:
         confusion=_confusion(folder, prepared) if run.is_reported and prepared.task == "classification" else [],
         peak_memory_bytes=result["peak_memory_bytes"],
         train_seconds=result["train_seconds"],
+        environment=environments.index(environment),
     )
+
+
+def changed_fields(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a recipe that are not the defaults."""
+    defaults = asdict(Recipe())
+    return {name: value for name, value in recipe.items() if value != defaults.get(name)}
 
 
 def compare(study: Study, runs: Path, prepared: dict[str, Prepared]) -> list[Comparison]:

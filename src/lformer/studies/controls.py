@@ -103,7 +103,7 @@ def _tuned(scale: Scale, group: str, model: str, fields: dict[str, Any]) -> Iter
             data=_trial_data(group),
             fields=fields,
             recipe=_recipe(scale, group, learning_rate=rate, seed=scale.seeds[0]),
-            is_reported=False,
+            role="trial",
         )
         for rate in scale.rates
     ]

@@ -1,6 +1,5 @@
 """What a finished run has to say: read from its folder, nothing is computed again."""
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,21 +58,13 @@ def _collect(run: Path, with_parent: bool) -> RunFacts:
         name=f"{run.resolve().parent.name}/{name}" if with_parent else name,
         path=run,
         request=request,
-        environment=_environment(run),
+        environment=folder.environment(),
         result=result,
         losses=[(line["step"], line["loss"]) for line in lines if line["kind"] == "train"],
         accuracies=sorted(validation.items()),
         confusion=confusion,
         label_names=label_names,
     )
-
-
-def _environment(run: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads((run / "environment.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{run / 'environment.json'} cannot be read: {error}") from None
-    return found
 
 
 def _confusion(run: Path, request: dict[str, Any]) -> tuple[NDArray[np.int64] | None, list[str]]:

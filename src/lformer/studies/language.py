@@ -167,7 +167,7 @@ def _run(
         fields=scale.fields(fields),
         recipe=scale.recipe(recipe),
         tuned_by=tuned_by,
-        is_reported=bool(tuned_by),
+        role="result" if tuned_by else "trial",
     )
 
 

@@ -10,6 +10,7 @@ from lformer.data import Prepared
 from lformer.train import Recipe, evaluate
 from lformer.train.batches import epoch_batches
 from lformer.train.loop import Training
+from lformer.train.run_folder import environment
 from lformer.train.runner import set_up
 
 PASSES = 3
@@ -32,11 +33,14 @@ def measure(prepared: Prepared, model: dict[str, Any], recipe: Recipe, *, warm_u
     test = prepared.split("test" if "test" in prepared.splits else "validation")
     places = prepared.max_length if prepared.task == "classification" else recipe.sequence_length
     passes = [_timed_pass(training, test) for _ in range(1 + PASSES)][1:]  # the first one warms up
+    facts = environment()
     return {
         "epoch_seconds": seconds * len(lengths) / recipe.batch_size,
         "tokens_per_second": recipe.batch_size * places / seconds,
         "inference_seconds": sum(passes) / len(passes),
         "peak_memory_bytes": memory,
+        "device": facts["device"],
+        "commit": facts["commit"] or "unknown",
     }
 
 

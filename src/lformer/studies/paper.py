@@ -64,7 +64,7 @@ def paper(scale: Scale) -> Study:
         scale=scale.name,
         data={name: scale.data(name) for name in ("imdb", "ag_news")},
         groups={name: replace(group, title=scale.title(group.title)) for name, group in GROUPS.items()},
-        runs=[*runs, replace(first, label=f"{first.label}-again", is_reported=False)],
+        runs=[*runs, replace(first, label=f"{first.label}-again", role="repeat")],
         comparisons=[
             *((group, model, "Std") for group, rows in ROWS.items() for model in rows if model != "Std"),
             *((group, "T4-linear", "Std-1L") for group, rows in ROWS.items() if "Std-1L" in rows),

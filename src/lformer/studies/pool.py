@@ -132,7 +132,7 @@ class Pool:
             environment["OMP_NUM_THREADS"] = str(self.threads)
         with self._log(index).open("a", encoding="utf-8") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "lformer.studies.worker"],
+                [sys.executable, "-m", "lformer.studies.worker", *sys.argv],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

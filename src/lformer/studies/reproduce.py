@@ -19,7 +19,7 @@ from lformer.studies.controls import controls
 from lformer.studies.language import language, language_small
 from lformer.studies.paper import paper
 from lformer.studies.pool import Job, Pool
-from lformer.studies.results import FILE, Results
+from lformer.studies.results import FILE, MissingRun, Results
 from lformer.studies.scales import SCALES, Scale
 from lformer.studies.study import Run, Study
 from lformer.studies.study_data import describe, prepare_data
@@ -61,6 +61,9 @@ class Reproduction:
     console: Any = None
     prepared: dict[str, Prepared] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    """Of runs, by name."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Of measurements and compressions, as in `Results`."""
 
     def run(self) -> Results:
         """Prepare, train, measure, compress, collect; writes results.json and returns what it holds."""
@@ -83,22 +86,25 @@ class Reproduction:
     def collect(self) -> Results:
         """The results as far as they are there."""
         finished = [run for run in self.study.runs if self._folder(run).is_finished]
+        environments: list[dict[str, Any]] = []
+        runs = [record(run, self._folder(run), self.prepared[run.data], environments) for run in finished]
         return Results(
             study=self.study.name,
             scale=self.study.scale,
             score=self.study.score,
             groups={name: self._about(name) for name in self.study.groups},
-            runs=[record(run, self._folder(run), self.prepared[run.data]) for run in finished],
+            runs=runs,
             measurements=measurements(self.study, self.out / "measurements"),
             comparisons=compare(self.study, self.out / "runs", self.prepared),
             compressed={f"{group}/{model}": self._compressed(group, model) for group, model in self.study.compressed},
-            missing=[
-                f"{run.name}: {self.errors.get(run.name, 'was not asked for')}"
-                for run in self.study.runs
-                if run not in finished
-            ],
-            environment=environment(),
+            missing=[self._missing(run) for run in self.study.runs if run not in finished],
+            failures=self.failures,
+            environments=environments or [environment()],
         )
+
+    def _missing(self, run: Run) -> MissingRun:
+        reason = self.errors.get(run.name, "was not asked for")
+        return MissingRun(group=run.group, model=run.model, label=run.label, role=run.role, reason=reason)
 
     def _claim(self) -> None:
         """Refuse a folder that holds another study."""
@@ -162,7 +168,7 @@ class Reproduction:
                 jobs.append(Job(f"{group}/{model}", lambda run=run, path=path: self._measure_job(run, path)))  # type: ignore[misc]
         with StudyProgress({job.name: 1 for job in jobs}, None, self.console, "measuring") as progress:
             failed = self._pool(1, progress).run(jobs)
-        self.errors |= {f"speed of {name}": error for name, error in failed.items()}
+        self.failures |= {f"speed of {name}": error for name, error in failed.items()}
 
     def _compress(self) -> None:
         """Dense models without further training. The best trial is taken: it has texts on which to choose."""
@@ -182,7 +188,7 @@ class Reproduction:
                 jobs.append(Job(f"{group}/{model}", lambda request=request: request))  # type: ignore[misc]
         with StudyProgress({job.name: 1 for job in jobs}, None, self.console, "compressing") as progress:
             failed = self._pool(self._workers(), progress).run(jobs)
-        self.errors |= {f"compression of {name}": error for name, error in failed.items()}
+        self.failures |= {f"compression of {name}": error for name, error in failed.items()}
 
     def _compressed(self, group: str, model: str) -> list[dict[str, Any]]:
         """The model as trained and the best points at each budget; the whole sweep stays in its file."""

@@ -12,7 +12,7 @@ from lformer.settings import UserError
 from lformer.train.files import write_text
 
 FILE = "results.json"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +24,11 @@ class RunRecord:
     label: str
     seed: int
     learning_rate: float
-    is_reported: bool
+    role: str
+    """As of a `Run`: "result", "trial" or "repeat"."""
     fields: dict[str, Any]
+    recipe: dict[str, Any]
+    """Of the recipe that it was trained with, the fields that are not the defaults."""
     parameters: int
     layer_parameters: int
     test: dict[str, float]
@@ -40,10 +43,35 @@ class RunRecord:
     peak_memory_bytes: int | None
     train_seconds: float
     """Side by side with other runs: no measure of speed."""
+    environment: int
+    """Its place in `Results.environments`."""
 
     @property
     def name(self) -> str:
         return f"{self.group}/{self.model}/{self.label}"
+
+    @property
+    def is_reported(self) -> bool:
+        return self.role == "result"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingRun:
+    """A run that the study has and that is not finished."""
+
+    group: str
+    model: str
+    label: str
+    role: str
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.group}/{self.model}/{self.label}"
+
+    @property
+    def is_reported(self) -> bool:
+        return self.role == "result"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +86,9 @@ class Measurement:
     inference_seconds: float
     """Over the whole test split, mean of three passes."""
     peak_memory_bytes: int | None
+    device: str
+    commit: str
+    """Of the source that was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +106,14 @@ class Comparison:
     """Two-sided."""
 
 
+RECORDS: dict[str, type[Any]] = {
+    "runs": RunRecord,
+    "measurements": Measurement,
+    "comparisons": Comparison,
+    "missing": MissingRun,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Results:
     """A study that was run, or as much of it as is finished."""
@@ -90,11 +129,13 @@ class Results:
     comparisons: list[Comparison] = field(default_factory=list)
     compressed: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """By "group/model": accuracy against parameters after compression of the trained model."""
-    missing: list[str] = field(default_factory=list)
-    """Names of runs that are not finished, each with the reason."""
+    missing: list[MissingRun] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    """By "speed of GROUP/MODEL" or "compression of GROUP/MODEL": why it is not there."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall clock by phase."""
-    environment: dict[str, Any] = field(default_factory=dict)
+    environments: list[dict[str, Any]] = field(default_factory=list)
+    """In which the runs were trained: device, versions, commit, command. Each once, in the order of the runs."""
 
     def rows(self, group: str) -> dict[str, list[RunRecord]]:
         """The reported runs of a group by model."""
@@ -121,7 +162,7 @@ class Results:
                 raise ValueError("it is not the results of a study")
             if (version := found.pop("version", None)) != VERSION:
                 raise ValueError(f"it is of version {version}, and this lformer reads {VERSION}")
-            for name, kind in (("runs", RunRecord), ("measurements", Measurement), ("comparisons", Comparison)):
+            for name, kind in RECORDS.items():
                 found[name] = [kind(**record) for record in found[name]]
             return cls(**found)
         except OSError as error:

@@ -71,24 +71,10 @@ class Row:
         return "other" if self.field("transform") == "identity" else "tensor"
 
 
-@dataclass(frozen=True)
-class MissingRun:
-    """A run that is planned and not finished."""
-
-    group: str
-    model: str
-    label: str
-    reason: str
-
-    @property
-    def is_reported(self) -> bool:
-        return not (self.label.startswith("lr-") or self.label.endswith("-again"))
-
-
 def group_rows(results: Results, group: str) -> list[Row]:
     """All models of a group, those without a finished run last."""
     published = PUBLISHED.get(group, {})
-    absent = {run.model: run.reason for run in missing_runs(results) if run.group == group and run.is_reported}
+    absent = {run.model: run.reason for run in results.missing if run.group == group and run.is_reported}
     found = results.rows(group)
     return [
         Row(
@@ -125,17 +111,6 @@ def published_gap(group: str) -> float | None:
     if dense is None or best is None or dense.accuracy is None or best[1].accuracy is None:
         return None
     return best[1].accuracy - dense.accuracy
-
-
-def missing_runs(results: Results) -> list[MissingRun]:
-    """What `Results.missing` says, "group/model/label: reason", taken apart."""
-    found = []
-    for line in results.missing:
-        name, _, reason = line.partition(": ")
-        group, _, rest = name.partition("/")
-        model, _, label = rest.rpartition("/")
-        found.append(MissingRun(group, model, label, reason or "no reason was given"))
-    return found
 
 
 def title_of(results: Results, group: str) -> str:

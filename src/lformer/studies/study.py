@@ -50,12 +50,16 @@ class Run:
     recipe: Recipe
     tuned_by: tuple[str, ...] = ()
     """Names of runs; this one takes the learning rate of the one with the best validation score."""
-    is_reported: bool = True
-    """Whether the run is part of the row's mean, and not a trial that chooses a learning rate or repeats another."""
+    role: str = "result"
+    """"result" (part of the row's mean), "trial" (chooses a learning rate) or "repeat" (of another run)."""
 
     @property
     def name(self) -> str:
         return f"{self.group}/{self.model}/{self.label}"
+
+    @property
+    def is_reported(self) -> bool:
+        return self.role == "result"
 
 
 @dataclass(frozen=True, kw_only=True)

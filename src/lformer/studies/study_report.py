@@ -69,25 +69,37 @@ def study_page(results: Results, tables: list[StudyTable], figures: list[StudyFi
     for table in tables:
         pictures = [_figure(figure) for figure in figures if figure.beside == table.key]
         sections.append(Section(table.key, table.title, "\n".join([html(table), *pictures])))
-    sections.append(Section("made-with", "Made with", environment_html({results.study: results.environment})))
+    sections.append(Section("made-with", "Made with", environment_html(_named(results))))
     return render_page(title, sections, made_with(results))
 
 
 def made_with(results: Results) -> str:
     """Study, command, device, versions and commit in one sentence."""
-    environment: dict[str, Any] = results.environment
+    sentences = [f"Study {results.study}, scale {results.scale}.", *map(_made_with, results.environments)]
+    if results.scale != "full":
+        sentences.append("A miniature only shows that every row runs.")
+    return " ".join(sentences)
+
+
+def _made_with(environment: dict[str, Any]) -> str:
     packages = {name: version for name, version in (environment.get("packages") or {}).items() if version}
     versions = [f"{name} {version}" for name, version in packages.items()]
     if environment.get("python"):
         versions.append(f"Python {environment['python']}")
     command = environment.get("command") or "an unknown command"
-    miniature = "" if results.scale == "full" else " A miniature only shows that every row runs."
     return (
-        f'Study {results.study}, scale {results.scale}: made by "{command}"'
+        f'Made by "{command}"'
         f" on {environment.get('device') or 'an unknown device'}"
         f" with {', '.join(versions) or 'unknown versions'}"
-        f" at commit {environment.get('commit') or 'unknown'}.{miniature}"
+        f" at commit {environment.get('commit') or 'unknown'}."
     )
+
+
+def _named(results: Results) -> dict[str, dict[str, Any]]:
+    """The environments by the study, and by a number where there are several."""
+    if len(results.environments) == 1:
+        return {results.study: results.environments[0]}
+    return {f"{results.study} {number}": found for number, found in enumerate(results.environments, 1)}
 
 
 def _figure(figure: StudyFigure) -> str:

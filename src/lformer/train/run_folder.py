@@ -76,6 +76,15 @@ class RunFolder:
             raise UserError(f"{self.path / 'run.json'} is damaged: {error}") from None
         return found
 
+    def environment(self) -> dict[str, Any]:
+        """On what the run was started."""
+        path = self.path / "environment.json"
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read: {error}") from None
+        return found
+
     def log(self, **measurement: Any) -> None:
         with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(measurement) + "\n")

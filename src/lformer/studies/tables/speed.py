@@ -14,7 +14,7 @@ UNITS = {"tokens/s (K)": (1, 0), "epoch (s)": (1, 0), "inference (s)": (2, 1), "
 
 def speed_table(results: Results) -> StudyTable | None:
     """What was measured, beside what the paper measured on another machine."""
-    device = results.environment.get("device") or "this machine"
+    device = ", ".join(dict.fromkeys(found.device for found in results.measurements)) or "this machine"
     note = (
         "Different hardware: compare the models of one column, not the columns. "
         f"Ours: {device}. Paper: Tesla T4, slices one after another. Tokens are places of batches padded to the"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from lformer.studies.results import Results, RunRecord
-from lformer.studies.rows import Score, data_of, missing_runs, title_of
+from lformer.studies.rows import Score, data_of, title_of
 from lformer.studies.tables.cells import Cell, Column, Missing, Number, Spread, StudyTable, Text, number
 
 AGAIN = "-again"
@@ -131,7 +131,7 @@ def missing_table(results: Results) -> StudyTable | None:
     """Runs that the study has and that are not finished."""
     rows: list[list[Cell]] = [
         [Text(title_of(results, run.group)), Text(run.model), Text(run.label), Text(run.reason)]
-        for run in missing_runs(results)
+        for run in results.missing
     ]
     note = "These runs belong to the study and are not in its tables."
     return _table("missing", "Missing runs", note, ["data", "model", "run", "reason"], rows, row_headings=3)

@@ -198,7 +198,7 @@ def generate(
 
 @app.command()
 def reproduce(
-    study: Annotated[str, typer.Argument(metavar="STUDY", help="paper, controls or language.")],
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="paper, controls, language or language-small.")],
     out: Annotated[Path | None, typer.Option(help="Folder for runs and results; runs/STUDY if left out.")] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with a folder for each data set: imdb, ag_news. Else from the hub.")
@@ -263,21 +263,22 @@ def presets() -> None:
 @app.command()
 def report(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="A study (a folder with results.json), or folders of runs.")
+        list[Path], typer.Argument(metavar="PATH...", help="Studies (folders with results.json), or runs.")
     ],
     out: Annotated[
         Path | None, typer.Option(help="Folder to write to; report/ in the study, or here for runs, if left out.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write the study's tables to this Markdown file; the rest only with --out.")
+        Path | None,
+        typer.Option(help="Write the tables of the studies to this one Markdown file; more only with --out."),
     ] = None,
 ) -> None:
-    """Make tables, figures and a page to read from the results of a study, or a page that compares runs.
+    """Make tables, figures and a page to read from the results of studies, or a page that compares runs.
 
     Examples:
     lformer report runs/paper
-    lformer report runs/paper --markdown docs/results.md
+    lformer report runs/paper runs/controls --markdown docs/results.md
     lformer report runs/quickstart/std runs/quickstart/t4 --out comparison
     """
     for path in verbs.report(paths, out, title, markdown):

@@ -237,15 +237,16 @@ def reproduce(
 ) -> None:
     """Run what is missing of a study, write its results and the report."""
     from lformer.studies.reproduce import Reproduction, make_study
-    from lformer.studies.study_report import write_study_report
+    from lformer.studies.results import Results
 
     work = Reproduction(make_study(study, scale), out, data_dir, cache, workers, tuple(only))
-    results = work.run()
-    console = Console(stderr=True)
+    page = work.report(work.run())
+    results = Results.read(out)
+    console = Console(stderr=True, highlight=False, markup=False)
     spent = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in results.seconds.items())
-    page = write_study_report(out)[-1]
-    console.print(f"{len(results.runs)} runs in {out}; {spent}", highlight=False, soft_wrap=True)
-    console.print(f"The report: {page}", highlight=False, soft_wrap=True)
+    console.print(f"{len(results.runs)} runs in {out}; {spent}", soft_wrap=True)
+    console.print(f"From prepared tokens to report: {results.tokens_to_report:.0f} s", soft_wrap=True)
+    console.print(f"The report: {page}", soft_wrap=True)
     if failed := work.errors | work.failures:
         listed = "\n".join(f"  {name}: {reason}" for name, reason in failed.items())
         raise UserError(f"{len(failed)} parts of the study failed, the others are finished:\n{listed}")
@@ -259,23 +260,26 @@ def export(run: Path, out: Path) -> Path:
 
 
 def report(paths: list[Path], out: Path | None, title: str | None, markdown: Path | None) -> list[Path]:
-    """The report of a study, or of runs; returns the files that were written."""
+    """The reports of studies, or one of runs; returns the files that were written."""
     studies = [path for path in paths if is_study(path)]
-    if studies and len(paths) > 1:
-        raise UserError(f"{studies[0]} is a study: give one study alone, or folders of runs")
+    runs = [path for path in paths if path not in studies]
+    for path in runs:
+        if not RunFolder(path).is_started:
+            raise UserError(f"{path} holds neither a study (results.json) nor a run (run.json)")
+    if studies and runs:
+        raise UserError(f"{studies[0]} is a study and {runs[0]} a run: give studies alone, or runs alone")
+    if len(studies) > 1 and out is not None:
+        raise UserError("--out is for one study; without it each report is written beside its results")
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; --out takes a folder")
     if not studies:
         if markdown is not None:
             raise UserError("--markdown needs a study: a folder with results.json")
-        for path in paths:
-            if not RunFolder(path).is_started:
-                raise UserError(f"{path} holds neither a study (results.json) nor a run (run.json)")
         return [write_report(paths, (out or Path("report")) / "report.html", title or "lformer: runs compared")]
-    if markdown is None:
-        return write_study_report(studies[0], out, title)
-    written = write_study_report(studies[0], out, title) if out is not None else []
-    return [*written, write_markdown(studies[0], markdown)]
+    written = []
+    if markdown is None or out is not None:
+        written = [path for study in studies for path in write_study_report(study, out, title)]
+    return written if markdown is None else [*written, write_markdown(studies, markdown)]
 
 
 def bench_loop(hidden_size: int, tube_length: int, steps: int, batch_size: int) -> list[dict[str, Any]]:

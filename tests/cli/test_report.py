@@ -40,6 +40,8 @@ def test_a_study_as_markdown(lformer: Run, study: Path, tmp_path: Path, capsys: 
     assert lformer("report", study, "--markdown", file) == 0
     assert capsys.readouterr().out == f"wrote {file}\n"
     assert "| G | Std | seed-1 | stopped |" in file.read_text(encoding="utf-8")
+    assert lformer("report", study, study, "--markdown", file) == 0
+    assert file.read_text(encoding="utf-8").count("# The study s\n") == 2
     assert not (study / "report").exists()
 
 
@@ -57,7 +59,9 @@ def test_mistakes(refused: Refused, study: Path, run_folder: Path, tmp_path: Pat
     assert "neither a study (results.json) nor a run (run.json)" in refused("report", tmp_path)
     assert "neither a study" in refused("report", tmp_path / "nowhere")
     assert "neither a study" in refused("report", run_folder, tmp_path)
-    assert "one study alone" in refused("report", study, run_folder)
+    assert "give studies alone, or runs alone" in refused("report", study, run_folder)
+    assert "--out is for one study" in refused("report", study, study, "--out", tmp_path / "both")
+    assert "neither a study" in refused("report", study, tmp_path / "nowhere", "--markdown", tmp_path / "x.md")
     assert "--markdown needs a study" in refused("report", run_folder, "--markdown", tmp_path / "x.md")
     (tmp_path / "file").write_text("mine")
     assert "is a file" in refused("report", study, "--out", tmp_path / "file")

@@ -72,6 +72,18 @@ def test_confusion_of_other_sizes_is_left_out() -> None:
     assert not any(figure.key.startswith("confusion") for figure in study_figures(results))
 
 
+def test_a_figure_is_the_same_in_the_page_and_in_its_file(folder: Path) -> None:
+    """Drawn once; the file has a white ground, the page has its own."""
+    page = (folder / "report" / "report.html").read_text(encoding="utf-8")
+    for figure in study_figures(controls_results()):
+        file = (folder / "report" / "figures" / f"{figure.key}.svg").read_text(encoding="utf-8")
+        lines = re.findall(r' d="([^"]+)"', file)
+        assert lines
+        assert all(line in page for line in lines), figure.key
+        assert file.count('<rect width="100%" height="100%" fill="white"/>') == 1
+        assert '<rect width="100%"' not in page
+
+
 def test_the_page_is_safe_and_whole(folder: Path) -> None:
     page = (folder / "report" / "report.html").read_text(encoding="utf-8")
     assert "T4 &lt;b&gt;&amp;" in page
@@ -96,8 +108,18 @@ def test_markdown_begins_with_what_it_was_made_with(folder: Path, tmp_path: Path
         assert fact in first
     assert text.count("\n## ") == len(study_tables(paper_results()))
     (tmp_path / "results.md").write_text("old")
-    write_markdown(folder, tmp_path / "results.md")
-    assert (tmp_path / "results.md").read_text(encoding="utf-8") == docs_tables(controls_results())
+    write_markdown([folder], tmp_path / "results.md")
+    text = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert text == f"# The study controls\n\n{docs_tables(controls_results())}"
+
+
+def test_studies_share_one_markdown_file(folder: Path, tmp_path: Path) -> None:
+    paper_results().write(tmp_path / "results.json")
+    write_markdown([tmp_path, folder], tmp_path / "results.md")
+    text = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert re.findall("^# (.*)", text, re.MULTILINE) == ["The study paper", "The study controls"]
+    assert text.index("# The study controls") < text.index("## Learning rates")
+    assert docs_tables(paper_results()) in text
 
 
 def test_what_is_no_study(tmp_path: Path) -> None:

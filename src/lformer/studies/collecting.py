@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lformer.data import Prepared
+from lformer.settings import UserError
 from lformer.studies.results import Comparison, Measurement, RunRecord
 from lformer.studies.significance import over_seeds, paired_bootstrap
 from lformer.studies.study import Run, Study
 from lformer.train import Recipe, RunFolder
 from lformer.train.metrics import confusion_matrix
 
+SAVING = ("checkpoint_steps", "keep_checkpoints")  # when a run is saved does not change it
 SCORES = ("accuracy", "macro_f1", "loss", "bits")
 
 
@@ -48,17 +50,23 @@ def record(run: Run, folder: RunFolder, prepared: Prepared, environments: list[d
 
 
 def changed_fields(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a recipe that are not the defaults."""
+    """The fields of a recipe that are not the defaults, but for those on which no score depends."""
     defaults = asdict(Recipe())
-    return {name: value for name, value in recipe.items() if value != defaults.get(name)}
+    return {name: value for name, value in recipe.items() if value != defaults.get(name) and name not in SAVING}
 
 
-def compare(study: Study, runs: Path, prepared: dict[str, Prepared]) -> list[Comparison]:
+def trained_the_same(recipe: dict[str, Any], other: dict[str, Any], but: list[str]) -> bool:
+    """Whether two recipes, one of which may be of an older version with fewer fields, make the same run."""
+    shared = (recipe.keys() & other.keys()) - {*SAVING, *but}
+    return all(recipe[name] == other[name] for name in shared)
+
+
+def compare(study: Study, finished: list[Run], runs: Path, prepared: dict[str, Prepared]) -> list[Comparison]:
     """The differences that the study asks for, by the predictions of all seeds that both rows have."""
     found = []
     for group, model, other in study.comparisons:
         labels = np.asarray(prepared[study.groups[group].data].split("test").labels)
-        both = [_correct(study, runs, group, name, labels) for name in (model, other)]
+        both = [_correct(finished, runs, group, name, labels) for name in (model, other)]
         shared = sorted(both[0].keys() & both[1].keys())
         if not shared:
             continue
@@ -86,11 +94,18 @@ def compare(study: Study, runs: Path, prepared: dict[str, Prepared]) -> list[Com
 def measurements(study: Study, folder: Path) -> list[Measurement]:
     """The speeds that were measured."""
     return [
-        Measurement(group=group, model=model, **json.loads(path.read_text(encoding="utf-8")))
+        _measurement(path, group, model)
         for group in study.groups
         for model in study.rows(group)
         if (path := measurement_file(folder, group, model)).is_file()
     ]
+
+
+def _measurement(path: Path, group: str, model: str) -> Measurement:
+    try:
+        return Measurement(group=group, model=model, **json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise UserError(f"{path} is damaged or of another version: delete it to measure again") from None
 
 
 def measurement_file(folder: Path, group: str, model: str) -> Path:
@@ -134,11 +149,9 @@ def _confusion(folder: RunFolder, prepared: Prepared) -> list[list[int]]:
     return confusion_matrix(labels, _predictions(folder), len(prepared.label_names)).tolist()
 
 
-def _correct(study: Study, runs: Path, group: str, model: str, labels: NDArray[Any]) -> dict[str, NDArray[np.bool_]]:
+def _correct(
+    finished: list[Run], runs: Path, group: str, model: str, labels: NDArray[Any]
+) -> dict[str, NDArray[np.bool_]]:
     """Which test examples each finished run of a row got right, by its label."""
-    found = {}
-    for run in study.runs:
-        folder = RunFolder(runs / run.name)
-        if (run.group, run.model) == (group, model) and run.is_reported and folder.is_finished:
-            found[run.label] = _predictions(folder) == labels
-    return found
+    row = [run for run in finished if (run.group, run.model) == (group, model) and run.is_reported]
+    return {run.label: _predictions(RunFolder(runs / run.name)) == labels for run in row}

@@ -1,6 +1,7 @@
 """The speed of a row: steps of its training and passes over the test split, alone on the machine."""
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import torch
 
 from lformer.data import Prepared
 from lformer.train import Recipe, evaluate
-from lformer.train.batches import epoch_batches
+from lformer.train.batches import Rows, epoch_batches
+from lformer.train.captured import WARM_UP_STEPS
 from lformer.train.loop import Training
 from lformer.train.run_folder import environment
 from lformer.train.runner import set_up
@@ -21,14 +23,16 @@ def measure(prepared: Prepared, model: dict[str, Any], recipe: Recipe, *, warm_u
     peak of memory in training.
     """
     training = set_up(prepared, Path("unused"), model=model, recipe=recipe, quiet=True)
-    lengths = training.task.lengths(training.train_split)
+    lengths = training.lengths
     batches = epoch_batches(lengths, recipe.batch_size, seed=recipe.seed, epoch=0, bucket=recipe.bucket)
     full = [batch for batch in batches if len(batch) == recipe.batch_size] or batches
     full = (full * (1 + (warm_up + steps) // len(full)))[: warm_up + steps]
-    training.total_steps = max(training.total_steps, len(full))
+    before, timed = full[:warm_up], full[warm_up:]
+    before += _until_recorded(training, before, timed)
+    training.total_steps = max(training.total_steps, len(before) + len(timed))
     training.model.train()
-    _steps(training, full[:warm_up])
-    seconds = _steps(training, full[warm_up:]) / len(full[warm_up:])
+    _steps(training, before)
+    seconds = _steps(training, timed) / len(timed)
     memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
     test = prepared.split("test" if "test" in prepared.splits else "validation")
     places = prepared.max_length if prepared.task == "classification" else recipe.sequence_length
@@ -44,12 +48,26 @@ def measure(prepared: Prepared, model: dict[str, Any], recipe: Recipe, *, warm_u
     }
 
 
-def _steps(training: Training, batches: list[Any]) -> float:
-    if training.resident is not None:
-        training.resident.plan(batches)
+def _until_recorded(training: Training, before: list[Rows], timed: list[Rows]) -> list[Rows]:
+    """Batches to take after `before`, so that no kind has its graph recorded while it is timed: that takes as long as
+    hundreds of steps.
+    """
+    if training.resident is None:
+        return []
+    kind = training.resident.data.kind
+    seen, wanted = Counter(map(kind, before)), {kind(rows): rows for rows in timed}
+    return [rows for found, rows in wanted.items() for _ in range(WARM_UP_STEPS + 1 - seen[found])]
+
+
+def _steps(training: Training, batches: list[Rows]) -> float:
     started = _now()
-    for rows in batches:
-        training.step(rows)
+    at_once = max(1, len(training.lengths) // training.recipe.batch_size)  # as many as an epoch plans
+    for start in range(0, len(batches), at_once):
+        part = batches[start : start + at_once]
+        if training.resident is not None:
+            training.resident.plan(part)
+        for rows in part:
+            training.step(rows)
     seconds = _now() - started
     training.losses.clear()
     training.correct.clear()

@@ -33,10 +33,15 @@ class Pool:
     """A folder for what the workers print."""
     threads: int | None = None
     """Of torch in every worker; None leaves it to torch."""
+    keep_open: tuple[int, ...] = ()
+    """Descriptors of files that every worker holds open as long as it lives."""
+    command: tuple[str, ...] = (sys.executable, "-m", "lformer.studies.worker")
     on_start: Callable[[str], None] = lambda name: None
     on_end: Callable[[str, str | None], None] = lambda name, error: None
     errors: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
+    broken: BaseException | None = None
+    """What ended a thread that serves a worker: a mistake of ours, that must not be waited for in vain."""
 
     def run(self, jobs: list[Job]) -> dict[str, str]:
         """All jobs; returns what went wrong, by name."""
@@ -47,12 +52,14 @@ class Pool:
         self.logs.mkdir(parents=True, exist_ok=True)
         count = min(self.workers, len(jobs))
         threads = [threading.Thread(target=self._serve, args=(index,), daemon=True) for index in range(count)]
-        for thread in threads:
-            thread.start()
         with self._stop_workers(threads):
             for thread in threads:
-                while thread.is_alive():
+                thread.start()
+            for thread in threads:
+                while thread.is_alive() and self.broken is None:
                     thread.join(0.2)  # a join without an end could not be interrupted
+            if self.broken is not None:
+                raise self.broken
         return self.errors
 
     @contextmanager
@@ -66,36 +73,54 @@ class Pool:
         try:
             yield
         except BaseException:
-            with self.changed:
-                self.interrupted = True
-                self.changed.notify_all()
-            for process in self.processes:
-                process.terminate()
+            self._interrupt()
             for thread in threads:
-                thread.join()
+                if thread.is_alive():
+                    thread.join()
             raise
         finally:
             if before is not None:
                 signal.signal(signal.SIGTERM, before)
 
+    def _interrupt(self) -> None:
+        """No job and no worker is started from here on, and those that are there end."""
+        with self.changed:
+            self.interrupted = True
+            self.changed.notify_all()
+            for process in self.processes:
+                process.terminate()
+
     def _serve(self, index: int) -> None:
         """One worker and its jobs; a worker that died is replaced for the next one."""
         process = None
-        while (job := self._next()) is not None:
-            if process is not None and process.poll() is not None:
-                process.communicate()
-                process = None
-            process = process or self._start(index)
-            self.on_start(job.name)
-            error = self._ask(process, job, index)
-            with self.changed:
-                self.open.discard(job.name)
-                if error is not None:
-                    self.errors[job.name] = error
-                self.changed.notify_all()
-            self.on_end(job.name, error)
-        if process is not None:
-            process.communicate()  # the end of its jobs: it ends too
+        try:
+            while (job := self._next()) is not None:
+                if process is not None and process.poll() is not None:
+                    process.communicate()
+                    process = None
+                self.on_start(job.name)
+                try:
+                    process = process or self._start(index)
+                except OSError as failure:
+                    error: str | None = f"no worker could be started: {failure}"
+                else:
+                    if process is None:
+                        return
+                    error = self._ask(process, job, index)
+                self._close(job, error)
+        except BaseException as failure:
+            self.broken = self.broken or failure
+        finally:
+            if process is not None:
+                process.communicate()  # the end of its jobs: it ends too
+
+    def _close(self, job: Job, error: str | None) -> None:
+        with self.changed:
+            self.open.discard(job.name)
+            if error is not None:
+                self.errors[job.name] = error
+            self.changed.notify_all()
+        self.on_end(job.name, error)
 
     def _next(self) -> Job | None:
         with self.changed:
@@ -120,27 +145,31 @@ class Pool:
             line = process.stdout.readline()
         except OSError:
             line = ""
-        if not line:
+        if not line.endswith("\n"):
             code = process.wait()
             return f"the worker ended with exit code {code}; see {self._log(index)}"
         found: str | None = json.loads(line)["error"]
         return found
 
-    def _start(self, index: int) -> subprocess.Popen[str]:
+    def _start(self, index: int) -> subprocess.Popen[str] | None:
+        """A new worker; none once the study is to stop."""
         environment = dict(os.environ)
         if self.threads is not None:
             environment["OMP_NUM_THREADS"] = str(self.threads)
-        with self._log(index).open("a", encoding="utf-8") as log:
+        with self.changed, self._log(index).open("a", encoding="utf-8") as log:
+            if self.interrupted:
+                return None
             process = subprocess.Popen(
-                [sys.executable, "-m", "lformer.studies.worker", *sys.argv],
+                [*self.command, *sys.argv],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for the study, which tells its workers once
+                pass_fds=self.keep_open,
             )
-        self.processes.append(process)
+            self.processes.append(process)
         return process
 
     def _log(self, index: int) -> Path:

@@ -3,18 +3,19 @@
 import fnmatch
 import json
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 
 from lformer.data import Prepared
 from lformer.settings import UserError
-from lformer.studies.collecting import compare, measurement_file, measurements, record
+from lformer.studies.claim import claim, only_one
+from lformer.studies.clock import Clock
+from lformer.studies.collecting import compare, measurement_file, measurements, record, trained_the_same
 from lformer.studies.controls import controls
 from lformer.studies.language import language, language_small
 from lformer.studies.paper import paper
@@ -22,10 +23,11 @@ from lformer.studies.pool import Job, Pool
 from lformer.studies.results import FILE, MissingRun, Results
 from lformer.studies.scales import SCALES, Scale
 from lformer.studies.study import Run, Study
-from lformer.studies.study_data import describe, prepare_data
+from lformer.studies.study_data import describe, prepare_data, subset
 from lformer.studies.study_progress import StudyProgress
+from lformer.studies.study_report import draw, write_report_files
+from lformer.studies.tuning import best_trial, chosen_rate, other_rate
 from lformer.train import Recipe, RunFolder
-from lformer.train.files import write_json
 from lformer.train.run_folder import environment
 
 STUDIES: dict[str, Callable[[Scale], Study]] = {
@@ -36,6 +38,8 @@ STUDIES: dict[str, Callable[[Scale], Study]] = {
 }
 GPU_WORKERS = 4
 MEASURED = {"full": {"warm_up": 40, "steps": 150}, "smoke": {"warm_up": 1, "steps": 2}}
+CHECKPOINTS = 20  # in a run that may take an hour
+NO_CHECKPOINTS = 10**9  # steps between them: a run of seconds is started again sooner than it is saved
 
 
 @dataclass
@@ -48,7 +52,9 @@ class Reproduction:
     compressed/    trained dense models after compression
     logs/          what the workers printed
     seconds.json   wall clock by phase
+    lock           held by the study that is at work here
     results.json   everything that the report shows
+    report/        the report
     """
 
     study: Study
@@ -58,34 +64,54 @@ class Reproduction:
     workers: int | None = None
     only: tuple[str, ...] = ("*",)
     """Runs whose name matches one of these."""
-    console: Any = None
+    console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
     prepared: dict[str, Prepared] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     """Of runs, by name."""
     failures: dict[str, str] = field(default_factory=dict)
     """Of measurements and compressions, as in `Results`."""
+    lock: int | None = None
+    """Its descriptor, while the study is at work."""
+
+    def __post_init__(self) -> None:
+        self.clock = Clock(self.out / "seconds.json")
 
     def run(self) -> Results:
         """Prepare, train, measure, compress, collect; writes results.json and returns what it holds."""
-        self._claim()
-        with self._phase("prepare"):
-            for name, need in self.study.data.items():
-                self.prepared[name] = prepare_data(need, (self.cache or self.out / "data") / name, self.data_dir)
-        with self._phase("train"):
-            self._train()
-        with self._phase("measure"):
-            self._measure()
-        with self._phase("compress"):
-            self._compress()
-        with self._phase("collect"):
-            results = self.collect()
-        results = replace(results, seconds={name: round(value, 1) for name, value in self._spent().items()})
+        claim(self.out, self.study)
+        with only_one(self.out, self._say) as self.lock:
+            with self.clock.phase("prepare"):
+                for name, need in self.study.data.items():
+                    self.prepared[name] = prepare_data(need, (self.cache or self.out / "data") / name, self.data_dir)
+            with self.clock.phase("train"):
+                self._train()
+            with self.clock.phase("measure"):
+                self._measure()
+            with self.clock.phase("compress"):
+                self._compress()
+            with self.clock.phase("collect", starts_over=True):
+                results = self.collect()
+            return self._write(results)
+
+    def report(self, results: Results) -> Path:
+        """The report of what `run` found; returns its page."""
+        with only_one(self.out, self._say):
+            with self.clock.phase("report", starts_over=True):
+                pictures = draw(results)
+                write_report_files(results, pictures, self.out / "report")
+            # Once more, in a moment: now it is known how long it took.
+            return write_report_files(self._write(results), pictures, self.out / "report")[-1]
+
+    def _write(self, results: Results) -> Results:
+        """Into the folder, with the time that was spent so far."""
+        seconds = {name: round(value, 1) for name, value in self.clock.spent().items()}
+        results = replace(results, seconds=seconds, tokens_to_report=round(self.clock.from_tokens(), 1))
         results.write(self.out / FILE)
         return results
 
     def collect(self) -> Results:
         """The results as far as they are there."""
-        finished = [run for run in self.study.runs if self._folder(run).is_finished]
+        finished = [run for run in self.study.runs if self._is_finished(run)]
         environments: list[dict[str, Any]] = []
         runs = [record(run, self._folder(run), self.prepared[run.data], environments) for run in finished]
         return Results(
@@ -95,10 +121,10 @@ class Reproduction:
             groups={name: self._about(name) for name in self.study.groups},
             runs=runs,
             measurements=measurements(self.study, self.out / "measurements"),
-            comparisons=compare(self.study, self.out / "runs", self.prepared),
+            comparisons=compare(self.study, finished, self.out / "runs", self.prepared),
             compressed={f"{group}/{model}": self._compressed(group, model) for group, model in self.study.compressed},
             missing=[self._missing(run) for run in self.study.runs if run not in finished],
-            failures=self.failures,
+            failures=self._failures(),
             environments=environments or [environment()],
         )
 
@@ -106,24 +132,13 @@ class Reproduction:
         reason = self.errors.get(run.name, "was not asked for")
         return MissingRun(group=run.group, model=run.model, label=run.label, role=run.role, reason=reason)
 
-    def _claim(self) -> None:
-        """Refuse a folder that holds another study."""
-        path = self.out / "study.json"
-        description = {"study": self.study.name, "scale": self.study.scale}
-        if self.out.exists() and not self.out.is_dir():
-            raise UserError(f"{self.out} is a file; choose another --out")
-        if path.is_file():
-            found = json.loads(path.read_text(encoding="utf-8"))
-            if found != description:
-                raise UserError(
-                    f"{self.out} holds the study {found.get('study')} at scale {found.get('scale')}, not "
-                    f"{self.study.name} at scale {self.study.scale}; choose another --out"
-                )
-            return
-        if self.out.exists() and any(item.name != "data" for item in self.out.iterdir()):
-            raise UserError(f"{self.out} exists and holds no study; choose another --out")
-        self.out.mkdir(parents=True, exist_ok=True)
-        write_json(path, description)
+    def _failures(self) -> dict[str, str]:
+        """Why a row has no speed, or a dense model was not compressed."""
+        rows = [(group, model) for group in self.study.groups for model in self.study.rows(group)]
+        wanted = {f"speed of {group}/{model}": self._measurement(group, model) for group, model in rows}
+        wanted |= {f"compression of {g}/{m}": self._compressed_file(g, m) for g, m in self.study.compressed}
+        absent = [name for name, path in wanted.items() if not path.is_file()]
+        return {name: self.failures.get(name, "no run that it needs is finished") for name in absent}
 
     def _train(self) -> None:
         wanted = [run for run in self.study.runs if any(fnmatch.fnmatch(run.name, each) for each in self.only)]
@@ -132,12 +147,10 @@ class Reproduction:
             raise UserError(f"no run of the study matches {asked}; a name is {self.study.runs[0].name}")
         needed = {name for run in wanted for name in run.tuned_by}
         wanted += [run for run in self.study.runs if run.name in needed and run not in wanted]
-        missing = []
-        for run in wanted:
+        for run in self.study.runs:
             if self._folder(run).is_started:
                 self._require_same(run)
-            if not self._folder(run).is_finished:
-                missing.append(run)
+        missing = [run for run in wanted if not self._folder(run).is_finished]
         unfinished = {run.name for run in missing}
         jobs = [
             Job(
@@ -151,23 +164,19 @@ class Reproduction:
         steps = {run.name: self._steps(run) for run in missing}
         with StudyProgress(steps, self.out / "runs", self.console) as progress:
             self.errors |= self._pool(self._workers(), progress).run(jobs)
+        reasons = {run.name: other_rate(self.study, self.out / "runs", run) for run in self.study.runs}
+        self.errors |= {name: reason for name, reason in reasons.items() if reason}
 
     def _measure(self) -> None:
         """The speed of every row whose runs are finished, one after another: nothing else may use the machine."""
-        folder = self.out / "measurements"
-        folder.mkdir(exist_ok=True)
-        jobs = []
-        for group in self.study.groups:
-            for model in self.study.rows(group):
-                run = next(
-                    run for run in self.study.runs if (run.group, run.model) == (group, model) and run.is_reported
-                )
-                path = measurement_file(folder, group, model)
-                if path.is_file() or not self._folder(run).is_finished:
-                    continue
-                jobs.append(Job(f"{group}/{model}", lambda run=run, path=path: self._measure_job(run, path)))  # type: ignore[misc]
-        with StudyProgress({job.name: 1 for job in jobs}, None, self.console, "measuring") as progress:
-            failed = self._pool(1, progress).run(jobs)
+        (self.out / "measurements").mkdir(exist_ok=True)
+        jobs: dict[str, Job] = {}
+        for run in self.study.runs:
+            path, name = self._measurement(run.group, run.model), f"{run.group}/{run.model}"
+            if run.is_reported and self._is_finished(run) and not path.is_file():
+                jobs.setdefault(name, Job(name, lambda run=run, path=path: self._measure_job(run, path)))  # type: ignore[misc]
+        with StudyProgress(dict.fromkeys(jobs, 1), None, self.console, "measuring") as progress:
+            failed = self._pool(1, progress).run(list(jobs.values()))
         self.failures |= {f"speed of {name}": error for name, error in failed.items()}
 
     def _compress(self) -> None:
@@ -177,14 +186,9 @@ class Reproduction:
         for group, model in self.study.compressed:
             path = self._compressed_file(group, model)
             run = next(run for run in self.study.runs if (run.group, run.model) == (group, model) and run.tuned_by)
-            if not path.is_file() and (rates := self._trial_scores(run)):
-                trial = next(
-                    name
-                    for name in run.tuned_by
-                    if self.study.run(name).recipe.learning_rate == best(rates, self.study.score)
-                )
-                request = {"kind": "compress", "run": str(self.out / "runs" / trial), "out": str(path)}
-                request["prepared"] = str(self.prepared[self.study.run(trial).data].path)
+            if not path.is_file() and (trial := best_trial(self.study, self.out / "runs", run)):
+                request = {"kind": "compress", "run": str(self._folder(trial).path), "out": str(path)}
+                request["prepared"] = str(self.prepared[trial.data].path)
                 jobs.append(Job(f"{group}/{model}", lambda request=request: request))  # type: ignore[misc]
         with StudyProgress({job.name: 1 for job in jobs}, None, self.console, "compressing") as progress:
             failed = self._pool(self._workers(), progress).run(jobs)
@@ -196,6 +200,9 @@ class Reproduction:
         points: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
         return [point for point in points if point["test_accuracy"] is not None]
 
+    def _measurement(self, group: str, model: str) -> Path:
+        return measurement_file(self.out / "measurements", group, model)
+
     def _compressed_file(self, group: str, model: str) -> Path:
         return measurement_file(self.out / "compressed", group, model)
 
@@ -205,9 +212,13 @@ class Reproduction:
             threads = 1  # threads of tiny matrices only wait for each other
         elif workers > 1 and not torch.cuda.is_available():
             threads = max(1, (os.cpu_count() or 1) // workers)
-        return Pool(workers, self.out / "logs", threads, on_start=progress.start, on_end=progress.end)
+        lock = () if self.lock is None else (self.lock,)
+        calls: dict[str, Any] = {"on_start": progress.start, "on_end": progress.end}
+        return Pool(workers, self.out / "logs", threads, keep_open=lock, **calls)
 
     def _train_job(self, run: Run) -> dict[str, Any]:
+        if reason := other_rate(self.study, self.out / "runs", run):
+            raise UserError(reason)
         return {"kind": "train", "out": str(self.out / "runs" / run.name), **self._request(run)}
 
     def _measure_job(self, run: Run, path: Path) -> dict[str, Any]:
@@ -220,34 +231,29 @@ class Reproduction:
         return {"prepared": str(self.prepared[run.data].path), "model": run.fields, "recipe": recipe}
 
     def _recipe(self, run: Run) -> Recipe:
-        """The run's own, with the learning rate of the best of its trials."""
-        if not run.tuned_by:
-            return run.recipe
-        scores = self._trial_scores(run)
-        if not scores:
-            raise UserError("none of the trials that choose its learning rate is finished")
-        return replace(run.recipe, learning_rate=best(scores, self.study.score))
-
-    def _trial_scores(self, run: Run) -> dict[float, float]:
-        """Validation score by learning rate, of the trials that are finished."""
-        folders = {name: RunFolder(self.out / "runs" / name) for name in run.tuned_by}
-        return {
-            self.study.run(name).recipe.learning_rate: folder.result()["validation"][self.study.score]
-            for name, folder in folders.items()
-            if folder.is_finished
-        }
+        """The run's own, with the learning rate of the best of its trials, saved as often as this machine needs it."""
+        quick = self.study.scale == "smoke" or torch.cuda.is_available()
+        often = NO_CHECKPOINTS if quick else -(-self._steps(run) // CHECKPOINTS)
+        rate = chosen_rate(self.study, self.out / "runs", run) if run.tuned_by else run.recipe.learning_rate
+        return replace(run.recipe, learning_rate=rate, checkpoint_steps=often)
 
     def _require_same(self, run: Run) -> None:
         request = self._folder(run).request()
-        recipe = {
-            name: value for name, value in request["recipe"].items() if name != "learning_rate" or not run.tuned_by
-        }
-        asked = {name: value for name, value in asdict(run.recipe).items() if name in recipe}
-        if request["model"] != run.fields or recipe != asked:
+        chosen = ["learning_rate"] if run.tuned_by else []
+        other = []
+        if request["model"] != run.fields or not trained_the_same(request["recipe"], asdict(run.recipe), but=chosen):
+            other.append("settings")
+        if request["data"]["fingerprint"] != self.prepared[run.data].manifest["fingerprint"]:
+            other.append("data")
+        if other:
             raise UserError(
-                f"{self._folder(run).path} was trained with other settings than the study has now; "
+                f"{self._folder(run).path} was trained with other {' and '.join(other)} than the study has now; "
                 "delete it or choose another --out"
             )
+
+    def _is_finished(self, run: Run) -> bool:
+        """Whether it is, and can stand in its row."""
+        return self._folder(run).is_finished and run.name not in self.errors
 
     def _folder(self, run: Run) -> RunFolder:
         return RunFolder(self.out / "runs" / run.name)
@@ -275,36 +281,15 @@ class Reproduction:
         splits = {split: prepared.split(split) for split in prepared.splits}
         sizes = {name: len(split.tokens) if is_text else len(split) for name, split in splits.items()}
         return {
-            "title": described.title,
+            "title": described.title + subset(self.study.data[described.data], prepared),
             "data": describe(self.study.data[described.data], prepared),
             "labels": prepared.label_names,
             "reference": described.reference,
             **sizes,
         }
 
-    @contextmanager
-    def _phase(self, name: str) -> Iterator[None]:
-        """Count its time to that of earlier calls, which may have been interrupted."""
-        path = self.out / "seconds.json"
-        spent = self._spent()
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            spent[name] = spent.get(name, 0.0) + time.perf_counter() - started
-            write_json(path, spent)
-
-    def _spent(self) -> dict[str, float]:
-        """Wall clock by phase, over all calls."""
-        path = self.out / "seconds.json"
-        found: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        return found
-
-
-def best(scores: dict[float, float], score: str = "accuracy") -> float:
-    """The learning rate with the best score; the smaller one of two that are as good."""
-    sign = -1 if score == "bits" else 1
-    return max(scores, key=lambda rate: (sign * scores[rate], -rate))
+    def _say(self, text: str) -> None:
+        self.console.print(text, soft_wrap=True, markup=False)
 
 
 def make_study(name: str, scale: str = "full") -> Study:

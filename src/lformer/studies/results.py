@@ -140,6 +140,8 @@ class Results:
     """By "speed of GROUP/MODEL" or "compression of GROUP/MODEL": why it is not there."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall clock by phase."""
+    tokens_to_report: float = 0.0
+    """Wall clock from prepared tokens to the report: the sum of all phases but the preparation."""
     environments: list[dict[str, Any]] = field(default_factory=list)
     """In which the runs were trained: device, versions, commit, command. Each once, in the order of the runs."""
 

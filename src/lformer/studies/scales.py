@@ -7,7 +7,6 @@ from lformer.studies.study import DataNeed
 from lformer.train import DataSettings, Recipe
 
 SEEDS = (42, 123, 7)
-NO_CHECKPOINTS = 10**9  # steps between them: a run of seconds is started again sooner than it is saved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +43,6 @@ class Scale:
         return small
 
     def recipe(self, recipe: Recipe) -> Recipe:
-        recipe = replace(recipe, checkpoint_steps=NO_CHECKPOINTS)
         if not self.is_small:
             return recipe
         return replace(recipe, batch_size=16, epochs=2, max_steps=6, log_steps=2, sequence_length=32)

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from lformer.data import Examples, Prepared, TextData, load_data, prepare
 from lformer.data.language import character_start, decode, encode
@@ -13,14 +14,36 @@ NAMES = {"ag_news": "AG News", "imdb": "IMDB", "cldr": "CLDR names"}
 
 
 def prepare_data(need: DataNeed, folder: Path, data_dir: Path | None) -> Prepared:
-    """The prepared folder, made or renewed from `data_dir` or the hub; without either a folder that is there is used.
+    """The prepared folder, made or renewed from `data_dir`; without it, a folder that is there is used if it is right.
 
-    A miniature without text takes its stand-in.
+    If there is none, the text is that of the hub, or of the stand-in of a miniature.
     """
     if data_dir is None and (folder / "manifest.json").is_file():
-        return Prepared.open(folder)
-    settings = {name: value for name, value in asdict(need.settings).items() if name != "validation_fraction"}
-    return prepare(_load(need, data_dir), folder, **settings)
+        prepared = Prepared.open(folder)
+        if reasons := unfit(need, prepared):
+            raise UserError(
+                f"{folder} does not hold what the study needs: {'; '.join(reasons)}; "
+                "choose another --cache, or give --data-dir to prepare it again"
+            )
+        return prepared
+    return prepare(_load(need, data_dir), folder, **_settings(need))
+
+
+def unfit(need: DataNeed, prepared: Prepared) -> list[str]:
+    """Why prepared data whose text is not at hand are not what is needed; [] if they are."""
+    reasons = prepared.stale_reasons(**_settings(need))
+    if prepared.task != need.task:
+        reasons.append(f"its task is {prepared.task}, not {need.task}")
+    if prepared.name not in (need.source, need.stand_in):
+        reasons.append(f"it holds {prepared.name}, not {need.source}")
+    found = set(prepared.manifest["fingerprint"].split(", ")[1:]) - {"text"}  # what _load notes behind the hash
+    splits = set(need.splits or prepared.splits)
+    if found != set(_cut(need, list(splits))):
+        reasons.append(f"it is another part of the data: {', '.join(sorted(found)) or 'all of them'}")
+    is_held_out = need.settings.validation_fraction > 0
+    if need.task == "classification" and ("validation" in prepared.splits) != is_held_out:
+        reasons.append(f"texts {'must be' if is_held_out else 'are'} held out of its training split for validation")
+    return reasons
 
 
 def describe(need: DataNeed, prepared: Prepared) -> str:
@@ -34,14 +57,29 @@ def describe(need: DataNeed, prepared: Prepared) -> str:
         return f"a stand-in: {train:,} training and {test:,} test texts of {name} in place of {NAMES[need.source]}"
     if need.rows is not None:
         return f"a miniature: {train:,} training and {test:,} test texts of {name}"
-    held = len(prepared.split("validation")) if "validation" in prepared.splits else 0
-    whole, full = train + held, FULL_SIZE.get(need.source, 0)
-    if whole < full:
-        return (
-            f"{name}, {whole // 1000}k subset: {whole:,} of the {full:,} training texts; "
-            f"the whole test set of {test:,} texts"
-        )
-    return f"{name}, {whole:,} training and {test:,} test texts"
+    if part := subset(need, prepared):
+        full = FULL_SIZE[need.source]
+        return f"{name}{part}: {train:,} of the {full:,} training texts; the whole test set of {test:,} texts"
+    return f"{name}, {train:,} training and {test:,} test texts"
+
+
+def subset(need: DataNeed, prepared: Prepared) -> str:
+    """What a title says of training texts that are not all there are; empty if they are, or if it is a miniature."""
+    train = len(prepared.split("train"))
+    if need.rows is not None or prepared.name != need.source or train >= FULL_SIZE.get(need.source, 0):
+        return ""
+    return f", {f'{train // 1000}k' if train >= 1000 else train} subset"
+
+
+def _settings(need: DataNeed) -> dict[str, Any]:
+    return {name: value for name, value in asdict(need.settings).items() if name != "validation_fraction"}
+
+
+def _cut(need: DataNeed, splits: list[str]) -> list[str]:
+    """Which part of the data is used, as their fingerprint has it."""
+    if need.task == "classification":
+        return [] if need.rows is None else [f"{need.rows} rows"]
+    return splits if need.validation_bytes is None else [*splits, f"{need.validation_bytes} bytes of validation"]
 
 
 def _load(need: DataNeed, data_dir: Path | None) -> TextData:
@@ -59,7 +97,7 @@ def _load(need: DataNeed, data_dir: Path | None) -> TextData:
     splits = {
         name: _first(part, need.rows if name == "train" else need.rows // 2) for name, part in data.splits.items()
     }
-    return replace(data, splits=splits, fingerprint=f"{data.fingerprint}, {need.rows} rows")
+    return replace(data, splits=splits, fingerprint=", ".join([data.fingerprint, *_cut(need, list(splits))]))
 
 
 def _load_text(need: DataNeed, data_dir: Path | None) -> TextData:
@@ -75,13 +113,11 @@ def _load_text(need: DataNeed, data_dir: Path | None) -> TextData:
     else:
         raise UserError(f"{need.source} is not on the hub: give --data-dir, a folder with a folder {need.source}")
     kept = {name: part for name, part in data.splits.items() if need.splits is None or name in need.splits}
-    fingerprint = f"{data.fingerprint}, {', '.join(kept)}"
     if need.validation_bytes is not None:
         content = encode("".join(text for (text, *_) in kept["validation"].texts))
         start = decode(content[: character_start(content, need.validation_bytes)])
         kept["validation"] = Examples([(start,)])
-        fingerprint += f", {need.validation_bytes} bytes of validation"
-    return replace(data, splits=kept, fingerprint=fingerprint)
+    return replace(data, splits=kept, fingerprint=", ".join([data.fingerprint, *_cut(need, list(kept))]))
 
 
 def _folder(need: DataNeed, data_dir: Path | None) -> Path | None:

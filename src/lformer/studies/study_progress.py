@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from lformer.train import RunFolder
@@ -62,9 +63,11 @@ class StudyProgress:
             self.done.append(name)
         count = f"{len(self.done)}/{len(self.steps)}"
         if error is not None:
-            self.console.print(f"[red]{count} {name} failed:[/] {error}", highlight=False, soft_wrap=True)
+            self.console.print(
+                f"[red]{count} {escape(name)} failed:[/] {escape(error)}", highlight=False, soft_wrap=True
+            )
         elif not self.console.is_terminal:
-            self.console.print(f"{count} {name} {seconds:.1f} s", highlight=False, soft_wrap=True)
+            self.console.print(f"{count} {name} {seconds:.1f} s", highlight=False, markup=False, soft_wrap=True)
 
     def _watch(self) -> None:
         while not self.closed.wait(SECONDS_BETWEEN_LOOKS):

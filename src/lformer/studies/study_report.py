@@ -1,11 +1,12 @@
 """A study as people read it: one HTML page, the tables for documents and papers, the figures as pictures."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lformer.settings import UserError
 from lformer.studies.figures import StudyFigure, study_figures
-from lformer.studies.figures.style import inline_svg, png_file, svg_file
+from lformer.studies.figures.style import inline, png_file, svg_file
 from lformer.studies.page import Section, environment_html, figure_html, render_page
 from lformer.studies.results import FILE, Results
 from lformer.studies.tables import StudyTable, study_tables
@@ -13,6 +14,20 @@ from lformer.studies.tables.rendering import comma_separated, html, latex, markd
 from lformer.train.files import write_bytes, write_text
 
 FORMATS = {"md": markdown, "tex": latex, "csv": comma_separated}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, drawn: nearly all of the time that a report takes."""
+
+    figure: StudyFigure
+    svg: str
+    png: bytes
+
+
+def draw(results: Results) -> list[Picture]:
+    """All figures of a study."""
+    return [Picture(figure, figure.svg, png_file(figure.figure)) for figure in study_figures(results)]
 
 
 def is_study(path: Path) -> bool:
@@ -24,8 +39,13 @@ def write_study_report(study: Path, out: Path | None = None, title: str | None =
     """The report of a study into a folder, `report` beside its results if none is named; returns what was written."""
     results = Results.read(study)
     out = out or (study if study.is_dir() else study.parent) / "report"
-    tables, figures = study_tables(results), study_figures(results)
-    page = study_page(results, tables, figures, title or f"lformer: the study {results.study}")
+    return write_report_files(results, draw(results), out, title)
+
+
+def write_report_files(results: Results, pictures: list[Picture], out: Path, title: str | None = None) -> list[Path]:
+    """Tables, figures and the page, which comes last."""
+    tables = study_tables(results)
+    page = study_page(results, tables, pictures, title or f"lformer: the study {results.study}")
     written = []
     try:
         for folder in ("tables", "figures"):
@@ -34,10 +54,9 @@ def write_study_report(study: Path, out: Path | None = None, title: str | None =
             for suffix, render in FORMATS.items():
                 written.append(out / "tables" / f"{table.key}.{suffix}")
                 write_text(written[-1], render(table))
-        for figure in figures:
-            pictures = {"png": png_file(figure.figure), "svg": svg_file(figure.figure, figure.title)}
-            for suffix, content in pictures.items():
-                written.append(out / "figures" / f"{figure.key}.{suffix}")
+        for picture in pictures:
+            for suffix, content in {"png": picture.png, "svg": svg_file(picture.svg)}.items():
+                written.append(out / "figures" / f"{picture.figure.key}.{suffix}")
                 write_bytes(written[-1], content)
         written.append(out / "report.html")
         write_text(written[-1], page)
@@ -46,9 +65,10 @@ def write_study_report(study: Path, out: Path | None = None, title: str | None =
     return written
 
 
-def write_markdown(study: Path, file: Path) -> Path:
-    """The tables of a study as one Markdown file, which is replaced."""
-    text = docs_tables(Results.read(study))
+def write_markdown(studies: list[Path], file: Path) -> Path:
+    """The tables of studies as one Markdown file, which is replaced; each below a heading of its own."""
+    found = [Results.read(study) for study in studies]
+    text = "\n".join(f"# The study {markdown_text(results.study)}\n\n{docs_tables(results)}" for results in found)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, text)
@@ -63,12 +83,12 @@ def docs_tables(results: Results) -> str:
     return "\n".join(lines)
 
 
-def study_page(results: Results, tables: list[StudyTable], figures: list[StudyFigure], title: str) -> str:
+def study_page(results: Results, tables: list[StudyTable], pictures: list[Picture], title: str) -> str:
     """The page as text: every table with the figures that stand beside it."""
     sections = []
     for table in tables:
-        pictures = [_figure(figure) for figure in figures if figure.beside == table.key]
-        sections.append(Section(table.key, table.title, "\n".join([html(table), *pictures])))
+        beside = [_figure(picture) for picture in pictures if picture.figure.beside == table.key]
+        sections.append(Section(table.key, table.title, "\n".join([html(table), *beside])))
     sections.append(Section("made-with", "Made with", environment_html(_named(results))))
     return render_page(title, sections, made_with(results))
 
@@ -102,5 +122,5 @@ def _named(results: Results) -> dict[str, dict[str, Any]]:
     return {f"{results.study} {number}": found for number, found in enumerate(results.environments, 1)}
 
 
-def _figure(figure: StudyFigure) -> str:
-    return figure_html(inline_svg(figure.figure, figure.title), figure.caption)
+def _figure(picture: Picture) -> str:
+    return figure_html(inline(picture.svg, picture.figure.title), picture.figure.caption)

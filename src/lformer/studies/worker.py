@@ -7,9 +7,15 @@ that dies takes only its own job along.
 import gc
 import json
 import os
+import queue
+import shutil
+import signal
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +30,7 @@ from lformer.train.files import write_json
 
 
 def do_train(job: dict[str, Any]) -> None:
-    """A run, from where it was if it was begun."""
+    """A run, from where it was if it was begun. Hundreds of finished runs need no place for checkpoints."""
     out = Path(job["out"])
     train(
         Prepared.open(Path(job["prepared"])),
@@ -34,6 +40,7 @@ def do_train(job: dict[str, Any]) -> None:
         resume=RunFolder(out).is_started,
         quiet=True,
     )
+    shutil.rmtree(RunFolder(out).checkpoints, ignore_errors=True)
 
 
 def do_measure(job: dict[str, Any]) -> None:
@@ -49,6 +56,8 @@ def do_compress(job: dict[str, Any]) -> None:
     write_json(Path(job["out"]), points)
 
 
+PATIENCE = 60.0  # seconds that a job has to stop in when its study is gone
+
 JOBS: dict[str, Callable[[dict[str, Any]], None]] = {
     "train": do_train,
     "measure": do_measure,
@@ -56,14 +65,45 @@ JOBS: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
+class Jobs:
+    """The jobs that come in, one a line, until the study closes the pipe.
+
+    The pipe also closes when the study is killed. A job that is on then is stopped, as by SIGTERM: with a checkpoint,
+    if it trains. Otherwise it would go on in a folder that the study, started again, gives to another worker.
+    """
+
+    def __init__(self) -> None:
+        self.lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.taken = self.answered = 0
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        while (line := self.lines.get()) is not None:
+            yield json.loads(line)
+
+    def _read(self) -> None:
+        with os.fdopen(0, "rb", buffering=0, closefd=False) as pipe:
+            for line in pipe:
+                self.taken += 1
+                self.lines.put(line)
+        self.lines.put(None)
+        if self.taken > self.answered:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(PATIENCE)
+            os._exit(1)  # it does not come to the end of its step
+
+
 def main() -> None:
     """Answer every job with {"error": None} or with what went wrong."""
     sys.argv = sys.argv[1:] or sys.argv  # the command that the study was started with: what its runs note as theirs
-    # Whatever prints to standard output must not get between the answers.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    for line in sys.stdin:
-        print(json.dumps(_answer(json.loads(line))), file=answers, flush=True)
+    answers = os.dup(1)
+    os.dup2(2, 1)  # whatever prints to standard output must not get between the answers
+    jobs = Jobs()
+    for job in jobs:
+        answer = _answer(job)
+        jobs.answered += 1
+        with suppress(BrokenPipeError):  # the study was killed
+            os.write(answers, (json.dumps(answer) + "\n").encode())
 
 
 def _answer(job: dict[str, Any]) -> dict[str, Any]:

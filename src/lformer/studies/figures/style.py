@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -51,6 +52,13 @@ class StudyFigure:
     figure: Figure
     beside: str
     """The key of the table that it stands with in a page."""
+
+    @cached_property
+    def svg(self) -> str:
+        """The figure as text without a background. It is laid out once, here: that takes longer than all else."""
+        text = _svg(self.figure, self.title)
+        self.figure.set_layout_engine("none")
+        return text
 
 
 def group_figure(
@@ -112,8 +120,12 @@ def power_axis(axes: Axes, values: set[int]) -> None:
 
 
 def inline_svg(figure: Figure, title: str) -> str:
+    """The figure to stand inside a page."""
+    return inline(_svg(figure, title), title)
+
+
+def inline(svg: str, title: str) -> str:
     """To stand inside a page: text and lines take the page's colour, the background is its own."""
-    svg = _svg(figure, title, transparent=True)
     used = set(re.findall(r'(?:url\(|href=")#([^")]+)', svg))
     # Names of parts that nothing refers to would occur twice in a page.
     svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)
@@ -122,9 +134,10 @@ def inline_svg(figure: Figure, title: str) -> str:
     return svg.replace("<svg ", label, 1)
 
 
-def svg_file(figure: Figure, title: str) -> bytes:
+def svg_file(svg: str) -> bytes:
     """A picture on white."""
-    return _svg(figure, title, transparent=False).encode("utf-8")
+    end = svg.index(">") + 1
+    return f'{svg[:end]}<rect width="100%" height="100%" fill="white"/>{svg[end:]}'.encode()
 
 
 def png_file(figure: Figure) -> bytes:
@@ -142,10 +155,10 @@ def _short(count: float) -> str:
     return f"{count:g}"
 
 
-def _svg(figure: Figure, title: str, *, transparent: bool) -> str:
+def _svg(figure: Figure, title: str) -> str:
     buffer = io.StringIO()
     metadata = dict.fromkeys(["Date", "Creator", "Format", "Type"])
     with style(), mpl.rc_context({"svg.hashsalt": title}):  # the same figure is the same text; two share no names
-        figure.savefig(buffer, format="svg", transparent=transparent, metadata=metadata)
+        figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
     svg = buffer.getvalue()
     return re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)

@@ -127,7 +127,8 @@ class Results:
     study: str
     scale: str
     groups: dict[str, dict[str, Any]]
-    """By key: "title", "data" (what the data are), "labels", and sizes of the splits."""
+    """By key: "title", "data" (what the data are), "labels", "reference", "tokenizer", "vocab_size", "max_length", and
+    sizes of the splits."""
     runs: list[RunRecord]
     score: str = "accuracy"
     """Or "bits", of language models, on the validation split."""

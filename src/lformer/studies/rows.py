@@ -116,8 +116,8 @@ def find_row(results: Results, group: str, model: str) -> Row | None:
 
 def why_not_measured(results: Results, row: Row) -> str:
     """The reason why there is no speed of a row."""
-    failure = results.failures.get(f"speed of {row.group}/{row.model}")
-    return failure or ("not measured" if row.runs else row.reason or NO_SEED)
+    failure = results.failures.get(f"speed of {row.group}/{row.model}", "not measured")
+    return failure if row.runs else row.reason or NO_SEED
 
 
 def best_tensor(results: Results, group: str) -> Row | None:

@@ -96,7 +96,7 @@ def _of_data(name: str) -> Callable[[Results, Row], str]:
     def read(results: Results, row: Row) -> str:
         about = results.groups[row.group]
         found = about.get(name) if about.get("labels") else None
-        return f"{found:,}" if isinstance(found, int) else str(found or "")
+        return f"{found:,}" if isinstance(found, int) else (found or "").upper()
 
     return read
 

@@ -11,7 +11,7 @@ HEADINGS = ["data", "model", "what", "reason"]
 def missing_table(results: Results) -> StudyTable | None:
     """Runs that are not finished, and what failed after them."""
     rows: list[list[Cell]] = [
-        [Text(title_of(results, run.group)), Text(run.model), Text(f"{ROLES[run.role]} {run.label}"), Text(run.reason)]
+        [Text(title_of(results, run.group)), Text(run.model), Text(run.label), Text(run.reason)]
         for run in results.missing
     ]
     for name, reason in results.failures.items():
@@ -28,6 +28,3 @@ def missing_table(results: Results) -> StudyTable | None:
         rows=rows,
         row_headings=3,
     )
-
-
-ROLES = {"result": "run", "trial": "trial", "repeat": "repeated run"}

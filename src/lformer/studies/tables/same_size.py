@@ -80,7 +80,7 @@ def same_size_pairs(results: Results, group: str) -> list[Pair]:
             if other.family in ("tensor", "slices") or not _is_same_size(tensor, other):
                 continue
             comparison, p_value = _between(tested, tensor.model, other.model)
-            if comparison is not None or tensor is named:
+            if comparison is not None or tensor.model in TENSORS:
                 found.append(Pair(tensor=tensor, other=other, comparison=comparison, p_value=p_value))
     return found
 

@@ -174,7 +174,9 @@ def test_rows_without_runs_say_why(paper: dict[str, StudyTable]) -> None:
     assert cell(paper["positions"], f"{AG_256} (%)", "T4-standard (αₖ = 1)") == Missing("not run")
     assert cell(paper["accuracy-imdb-128"], "paper: accuracy (%)", NASTY) == Missing("not in the paper")
     assert "T4-exponential (stopped by the user)" in paper["accuracy-imdb-128"].note
-    assert len(paper["missing"].rows) == 6
+    lost_seeds = cell(paper["missing"], "what", AG_256, "T4-harmonic")
+    assert lost_seeds == Text("seed-42, seed-123, seed-7")
+    assert len(paper["missing"].rows) == 3
 
 
 def test_what_failed_stands_where_it_is_missing(paper: dict[str, StudyTable], controls: dict[str, StudyTable]) -> None:

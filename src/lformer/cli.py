@@ -201,7 +201,7 @@ def reproduce(
     study: Annotated[str, typer.Argument(metavar="STUDY", help="paper, controls, language or language-small.")],
     out: Annotated[Path | None, typer.Option(help="Folder for runs and results; runs/STUDY if left out.")] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with a folder for each data set: imdb, ag_news. Else from the hub.")
+        Path | None, typer.Option(help="Folder with a folder for each data set: imdb, ag_news, enwik8. Else the hub.")
     ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder for the token caches; those that are there need no --data-dir.")

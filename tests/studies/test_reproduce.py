@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from lformer.data import Prepared
 from lformer.settings import UserError
+from lformer.studies.claim import only_one
 from lformer.studies.reproduce import Reproduction, make_study
 from lformer.studies.results import FILE, Results
 from lformer.studies.study_report import write_study_report
@@ -60,6 +63,26 @@ def test_records_agree_with_each_other(finished):
         if run.seed == 42:
             assert [point["epoch"] for point in run.curve] == [1, 2]
             assert run.curve[-1]["accuracy"] == pytest.approx(run.test["accuracy"], abs=1e-5)
+
+
+def test_the_report_is_in_the_clock(finished):
+    out, _ = finished
+    work = Reproduction(make_study("paper", "smoke"), out)
+    results = work.run()
+    assert "report" not in results.seconds
+    page = work.report(results).read_text()
+    timed = Results.read(out)
+    assert list(timed.seconds) == ["prepare", "train", "measure", "compress", "collect", "report"]
+    assert timed.seconds["report"] > 0
+    assert timed.tokens_to_report == pytest.approx(sum(timed.seconds.values()) - timed.seconds["prepare"], abs=0.5)
+    assert ">report<" in page
+    (out / "seconds.json").write_text(json.dumps({k: v for k, v in work.clock.spent().items() if k != "report"}))
+    results.write(out / FILE)
+
+
+def test_checkpoints_of_finished_runs_are_gone(finished):
+    out, _ = finished
+    assert not list(out.rglob("checkpoints"))
 
 
 def test_runs_say_on_what_they_were_trained(finished):
@@ -114,22 +137,55 @@ def test_a_run_with_other_settings_is_refused(finished):
         Reproduction(replace(study, runs=changed), out).run()
 
 
-def test_learning_rates_are_chosen_on_validation(tmp_path):
-    group = "imdb-128-tuned"
+TUNED = "imdb-128-tuned"
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """One row of the controls, with its trials."""
     study = few(make_study("controls", "smoke"), "Std")
-    study = replace(study, groups={group: study.groups[group]}, compressed=[(group, "Std")])
-    study = replace(study, runs=[run for run in study.runs if run.group == group])
-    results = Reproduction(study, tmp_path / "out").run()
-    trials = [run for run in results.runs if not run.is_reported]
+    study = replace(study, groups={TUNED: study.groups[TUNED]}, compressed=[(TUNED, "Std")])
+    study = replace(study, runs=[run for run in study.runs if run.group == TUNED])
+    out = tmp_path_factory.mktemp("tuned") / "out"
+    return study, out, Reproduction(study, out).run()
+
+
+def test_learning_rates_are_chosen_on_validation(tuned):
+    _, _, results = tuned
+    trials = [run for run in results.runs if run.role == "trial"]
     best = max(trials, key=lambda run: (run.validation["accuracy"], -run.learning_rate))
     reported = [run for run in results.runs if run.is_reported]
     assert len(trials) == 2
     assert len(reported) == 2
     assert {run.learning_rate for run in reported} == {best.learning_rate}
     assert all(not run.validation for run in reported)  # trained on everything but the test split
-    points = results.compressed[f"{group}/Std"]
+    points = results.compressed[f"{TUNED}/Std"]
     assert points[0]["test_accuracy"] == pytest.approx(best.test["accuracy"])  # of the trial, which has held-out texts
     assert {point["method"] for point in points} == {"none", "rank reduction", "stacked L-SVD"}
+    assert results.failures == {}
+
+
+def test_a_row_does_not_mix_learning_rates(tuned, tmp_path):
+    """A trial that is finished after the seeds may choose another rate than they were trained with."""
+    study, finished, results = tuned
+    out = shutil.copytree(finished, tmp_path / "out")
+    seeds = [run for run in study.runs if run.is_reported]
+    taken = results.rows(TUNED)["Std"][0].learning_rate
+    (other,) = [name for name in seeds[0].tuned_by if study.run(name).recipe.learning_rate != taken]
+    result = out / "runs" / other / "result.json"
+    found = json.loads(result.read_text())
+    result.write_text(json.dumps({**found, "validation": {**found["validation"], "accuracy": 1.0}}))
+    # One seed was trained before that trial, the other one after it.
+    request = out / "runs" / seeds[1].name / "run.json"
+    found = json.loads(request.read_text())
+    rate = study.run(other).recipe.learning_rate
+    request.write_text(json.dumps({**found, "recipe": {**found["recipe"], "learning_rate": rate}}))
+    work = Reproduction(study, out)
+    results = work.run()
+    assert list(work.errors) == [seeds[0].name]
+    assert f"learning rate {taken:g}, but the trials of its row now choose {rate:g}" in work.errors[seeds[0].name]
+    assert [run.label for run in results.rows(TUNED)["Std"]] == [seeds[1].label]
+    assert [(run.name, run.reason) for run in results.missing] == list(work.errors.items())
 
 
 def test_a_language_model_is_scored_by_its_bits(tmp_path):
@@ -146,6 +202,57 @@ def test_a_language_model_is_scored_by_its_bits(tmp_path):
     assert "T4 L-products, learned" in page
 
 
+def test_what_was_not_measured_says_why(tuned, tmp_path):
+    study, finished, _ = tuned
+    out = shutil.copytree(finished, tmp_path / "out")
+    for path in (*out.glob("measurements/*"), *out.glob("compressed/*")):
+        path.unlink()
+    weights = next(run for run in out.glob("runs/*/Std/lr-*") if (run / "model").is_dir()).parent
+    for trial in weights.glob("lr-*"):
+        shutil.rmtree(trial / "model")
+    broken = replace(study, runs=[replace(run, fields={**run.fields, "hidden_size": -1}) for run in study.runs])
+    for path in out.glob("runs/*/*/*/run.json"):
+        request = json.loads(path.read_text())
+        path.write_text(json.dumps({**request, "model": {**request["model"], "hidden_size": -1}}))
+    results = Reproduction(broken, out).run()
+    assert set(results.failures) == {f"speed of {TUNED}/Std", f"compression of {TUNED}/Std"}
+    assert "hidden_size=-1" in results.failures[f"speed of {TUNED}/Std"]
+    assert Results.read(out).failures == results.failures
+
+
+def test_what_nothing_was_trained_for_says_so(tuned, tmp_path):
+    study, finished, _ = tuned
+    out = shutil.copytree(finished, tmp_path / "out")
+    for path in (*out.glob("measurements/*"), *out.glob("compressed/*"), *out.rglob("result.json")):
+        path.unlink()
+    work = Reproduction(study, out)
+    work.prepared = {name: Prepared.open(out / "data" / name) for name in study.data}
+    results = work.collect()
+    assert set(results.failures.values()) == {"no run that it needs is finished"}
+    assert len(results.missing) == len(study.runs)
+
+
+def test_runs_on_other_data_are_refused(tuned, tmp_path):
+    study, finished, _ = tuned
+    out = shutil.copytree(finished, tmp_path / "out")
+    path = out / "data" / "imdb" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({**manifest, "fingerprint": "0" + manifest["fingerprint"][1:]}))
+    with pytest.raises(UserError, match="trained with other data than the study has now"):
+        Reproduction(study, out).run()
+
+
+@pytest.mark.parametrize(("scale", "has_gpu", "count"), [("full", False, 20), ("full", True, 0), ("smoke", False, 0)])
+def test_a_run_is_saved_where_it_takes_long(tuned, monkeypatch, tmp_path, scale, has_gpu, count):
+    _, finished, _ = tuned
+    monkeypatch.setattr("torch.cuda.is_available", lambda: has_gpu)
+    work = Reproduction(replace(make_study("paper"), scale=scale), tmp_path)
+    work.prepared = {"imdb": Prepared.open(finished / "data" / "imdb")}
+    run = work.study.run("imdb-128/Std/seed-42")
+    steps, often = work._steps(run), work._recipe(run).checkpoint_steps
+    assert steps // often == count
+
+
 def test_one_failing_run_does_not_stop_the_others(tmp_path):
     study = few(make_study("paper", "smoke"), "Std-1L")
     broken = replace(study.runs[0], fields={**study.runs[0].fields, "num_attention_heads": 3})
@@ -154,6 +261,7 @@ def test_one_failing_run_does_not_stop_the_others(tmp_path):
     assert list(work.errors) == [broken.name]
     assert "num_attention_heads=3" in work.errors[broken.name]
     assert len(results.runs) == len(study.runs) - 1
+    assert {(found.group, found.model) for found in results.measurements} == {(r.group, r.model) for r in study.runs}
     assert (results.missing[0].name, results.missing[0].role) == (broken.name, "result")
 
 
@@ -173,16 +281,76 @@ def test_a_stopped_study_leaves_no_worker_and_goes_on(tmp_path):
     command += ["--only", "imdb-128/T4-l*"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     _wait_for(lambda: list(out.rglob("result.json")), process)
+    assert _workers_in(out)
     process.send_signal(signal.SIGTERM)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
-    assert not _workers_of(process.pid)
+    assert not _workers_in(out)
     finished = {path: path.stat().st_mtime_ns for path in out.rglob("result.json")}
     assert 0 < len(finished) < 5
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in finished.items())
     assert len(Results.read(out).runs) == 5  # linear and learnable, two seeds, and the one that is repeated
+
+
+# A study whose runs would take hours.
+LONG = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from lformer.studies.claim import only_one
+from lformer.studies.reproduce import Reproduction, make_study
+
+out = Path(sys.argv[1])
+study = make_study("paper", "smoke")
+runs = [run for run in study.runs if run.model == "Std-1L" and run.group == "imdb-128" and run.is_reported]
+runs = [replace(run, recipe=replace(run.recipe, epochs=10**5, max_steps=10**5)) for run in runs]
+try:
+    Reproduction(replace(study, runs=runs, comparisons=[]), out, workers=2).run()
+except ValueError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """The folder of a study that was killed while two workers trained, as a second one was refused."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", LONG, str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        _wait_for(lambda: len(list(out.rglob("metrics.jsonl"))) == 2, process)
+        assert len(_workers_in(out)) == 2
+        second = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert f"a study is at work in {out} (process {process.pid})" in second.stderr
+    finally:
+        process.kill()
+        process.communicate()
+    yield out
+    for worker in _workers_in(out):
+        os.kill(worker, signal.SIGKILL)
+
+
+def test_workers_end_with_a_study_that_is_killed(killed):
+    """They would train on beside those of the study when it is started again."""
+    study = make_study("paper", "smoke")
+    deadline = time.monotonic() + 60
+    while _workers_in(killed):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    runs = [RunFolder(path.parent) for path in killed.rglob("run.json")]
+    assert len(runs) == 2
+    for run in runs:
+        assert not run.is_finished
+        assert list(run.checkpoints.glob("step-*")), "it was stopped, as by the user, and not cut off"
+    assert json.loads((killed / "seconds.json").read_text())["train"] > 0
+    started = time.monotonic()
+    with only_one(killed, lambda _: None):
+        assert time.monotonic() - started < 5
+    # The settings that the study has now are others, so that it does not go on: but it got as far as to see that.
+    with pytest.raises(UserError, match="other settings"):
+        Reproduction(study, killed).run()
 
 
 def _wait_for(condition, process, seconds=120):
@@ -193,16 +361,17 @@ def _wait_for(condition, process, seconds=120):
         time.sleep(0.05)
 
 
-def _workers_of(parent: int) -> list[int]:
+def _workers_in(out: Path) -> list[int]:
+    """Workers are started with the command of their study."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            fields = entry.read_text().rsplit(")", 1)[1].split()
+            words = entry.read_bytes().decode().split("\0")
         except OSError:
             continue
-        if int(fields[1]) == parent:
+        if "lformer.studies.worker" in words and str(out) in words:
             found.append(int(entry.parent.name))
-    return [pid for pid in found if os.path.exists(f"/proc/{pid}")]
+    return found
 
 
 def test_results_that_are_none_are_named(tmp_path):

@@ -1,5 +1,8 @@
 """The studies as they are written down: every row of the paper, and budgets that are equal where they claim to be."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -103,6 +106,12 @@ def test_language_models_are_chosen_without_the_test_part(name):
     assert study.data["enwik8"].splits == ("train", "validation")
     seeds = {run.recipe.seed for run in study.runs if not run.is_reported}
     assert seeds.isdisjoint(run.recipe.seed for run in study.runs if run.is_reported)
+
+
+def test_the_document_counts_the_runs_of_every_study():
+    text = (Path(__file__).parents[2] / "docs" / "studies.md").read_text()
+    counts = {name: int(count) for name, count in re.findall(r"^\| `([\w-]+)` \|.*\| (\d+) \|$", text, re.MULTILINE)}
+    assert counts == {name: len(make_study(name).runs) for name in STUDIES}
 
 
 def test_an_unknown_study_or_scale_is_named():

@@ -277,9 +277,19 @@ def test_what_there_is_nothing_of_is_left_out(paper: dict[str, StudyTable], cont
     assert tables_of(Results(study="x", scale="y", groups={}, runs=[])) == {}
 
 
-def test_repeated_runs(paper: dict[str, StudyTable]) -> None:
-    difference = cell(paper["repeated"], "difference (points)", "IMDB, d=128", "Std", "seed-42")
-    assert difference == Number(pytest.approx(0.04), 3, is_signed=True)
+@pytest.mark.parametrize(
+    ("memory", "change", "bound", "holds"),
+    [(10**9, 0.004, 0.5, "yes"), (10**9, -0.006, 0.5, "no"), (None, 0.0, 0.0, "yes"), (None, 0.0001, 0.0, "no")],
+)
+def test_a_run_done_twice_keeps_to_its_bound(memory: int | None, change: float, bound: float, holds: str) -> None:
+    results = tiny({"Std": [0.8]})
+    (first,) = [replace(run, peak_memory_bytes=memory) for run in results.runs]
+    again = replace(first, label="seed-0-again", role="repeat", test={"accuracy": 0.8 + change})
+    table = tables_of(replace(results, runs=[first, again]))["repeated"]
+    row = ("IMDB, d=128", "Std", "seed-0")
+    assert cell(table, "difference (points)", *row) == Number(pytest.approx(100 * change), 3, is_signed=True)
+    assert cell(table, "may differ by (points)", *row) == Number(bound, 1)
+    assert cell(table, "holds", *row) == Text(holds)
 
 
 def test_a_group_that_the_paper_lacks_has_no_columns_of_it(controls: dict[str, StudyTable]) -> None:

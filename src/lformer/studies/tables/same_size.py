@@ -38,7 +38,7 @@ class Pair:
         if self.p_value < LEVEL:
             return f"{ahead} is better"
         is_alone = (self.comparison.p_value_over_seeds or 0.0) < LEVEL
-        return f"{ahead} is ahead, not after the correction" if is_alone else "no difference found"
+        return f"{ahead} is ahead before the correction only" if is_alone else "no difference found"
 
 
 def same_size_table(results: Results) -> StudyTable | None:

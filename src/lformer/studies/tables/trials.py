@@ -3,7 +3,7 @@
 from lformer.studies.results import Results, RunRecord
 from lformer.studies.rows import Row, Score, data_of, group_rows, reason_of, title_of
 from lformer.studies.tables.beside import table_beside
-from lformer.studies.tables.cells import Cell, Column, Missing, Spread, StudyTable, Text, number
+from lformer.studies.tables.cells import Cell, Column, Missing, Number, Spread, StudyTable, Text, number
 
 AGAIN = "-again"
 NOT_TRIED = "not tried"
@@ -48,6 +48,7 @@ def repeated_table(results: Results) -> StudyTable | None:
         scores = [None if run is None else 100 * run.test["accuracy"] for run in (first, again)]
         difference = None if scores[0] is None or scores[1] is None else scores[1] - scores[0]
         reason = reason_of(results, again.group, again.model, label=again.label.removesuffix(AGAIN)) or "not run"
+        holds = None if difference is None else abs(difference) <= again.repeat_tolerance
         rows.append(
             [
                 Text(title_of(results, again.group)),
@@ -55,13 +56,20 @@ def repeated_table(results: Results) -> StudyTable | None:
                 Text(again.label.removesuffix(AGAIN)),
                 *(number(score, 3, reason) for score in scores),
                 number(difference, 3, reason, is_signed=True),
+                Number(again.repeat_tolerance, 1),
+                Missing(reason) if holds is None else Text("yes" if holds else "no"),
             ]
         )
     headings = ["data", "model", "run", "accuracy (%)", "again (%)", "difference (points)"]
+    headings += ["may differ by (points)", "holds"]
+    note = (
+        f"{data_of(results, *dict.fromkeys(run.group for run in repeats))} The same settings and the same seed. On"
+        " a CPU the two are the same; a GPU need not add up in a fixed order, and the bound was set beforehand."
+    )
     return table_beside(
         key="repeated",
         title="The same run twice",
-        note=f"{data_of(results, *dict.fromkeys(run.group for run in repeats))} The same settings and the same seed.",
+        note=note,
         columns=[Column(heading) for heading in headings],
         rows=rows,
         row_headings=3,

@@ -142,6 +142,23 @@ def test_a_damaged_model(refused: Refused, run_folder: Path, tmp_path: Path) -> 
     assert "cannot be loaded" in refused("predict", copy, "text")
 
 
+def test_a_study_that_cannot_be_run(refused: Refused, tmp_path: Path) -> None:
+    """Nothing is begun, so that the folder is free for the right command."""
+    out = ["--scale", "smoke", "--out", tmp_path / "out"]
+    assert "no study 'papers'; there are paper, controls, language" in refused("reproduce", "papers", *out)
+    assert "no scale 'tiny'" in refused("reproduce", "paper", "--scale", "tiny")
+    assert "no run of the study matches --only 'Std'" in refused("reproduce", "paper", *out, "--only", "Std")
+    assert "has no folder imdb" in refused("reproduce", "paper", *out, "--data-dir", tmp_path)
+    assert "enwik8 is not on the hub" in refused("reproduce", "language", "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    assert "holds no study" in refused("reproduce", "paper", "--scale", "smoke", "--out", tmp_path / "mine")
+    assert "is a file" in refused("reproduce", "paper", "--scale", "smoke", "--out", tmp_path / "mine" / "thesis.txt")
+    (tmp_path / "mine" / "study.json").write_text('{"study": "controls", "scale": "full"}')
+    assert "holds the study controls" in refused("reproduce", "paper", "--scale", "smoke", "--out", tmp_path / "mine")
+
+
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["lformer", "--debug", "info", "--set", "hidden_sze=3"])
     with pytest.raises(UserError, match="hidden_size"):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lformer.data import load_data
+from lformer.data.optional import MissingPackage
 from lformer.settings import UserError
 
 from .cases import write
@@ -46,5 +47,5 @@ def test_missing_package(package: str, monkeypatch: pytest.MonkeyPatch, tmp_path
     for module in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
         monkeypatch.setitem(sys.modules, module, None)
     write(tmp_path, {"train.parquet": "x"})
-    with pytest.raises(ImportError, match=rf"needs {package}: pip install 'lformer\[hub\]'"):
+    with pytest.raises(MissingPackage, match=rf"needs {package}: pip install 'lformer\[hub\]'"):
         load_data("imdb", tmp_path if package == "pyarrow" else None)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from lformer.data import Prepared
 from lformer.settings import UserError
 from lformer.studies.claim import only_one
+from lformer.studies.planning import steps_of
 from lformer.studies.reproduce import Reproduction, make_study
 from lformer.studies.results import FILE, Results
 from lformer.studies.study_report import write_study_report
@@ -249,7 +251,7 @@ def test_a_run_is_saved_where_it_takes_long(tuned, monkeypatch, tmp_path, scale,
     work = Reproduction(replace(make_study("paper"), scale=scale), tmp_path)
     work.prepared = {"imdb": Prepared.open(finished / "data" / "imdb")}
     run = work.study.run("imdb-128/Std/seed-42")
-    steps, often = work._steps(run), work._recipe(run).checkpoint_steps
+    steps, often = steps_of(run, work.prepared["imdb"]), work._recipe(run).checkpoint_steps
     assert steps // often == count
 
 
@@ -291,6 +293,8 @@ def test_a_stopped_study_leaves_no_worker_and_goes_on(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in finished.items())
+    assert re.search(r"5 runs in .*; prepare \d+ s, train \d+ s, .*, report \d+ s", done.stderr)
+    assert f"From prepared tokens to report: {Results.read(out).tokens_to_report:.0f} s" in done.stderr
     assert len(Results.read(out).runs) == 5  # linear and learnable, two seeds, and the one that is repeated
 
 
@@ -300,6 +304,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from lformer.studies.claim import only_one
+from lformer.studies.planning import steps_of
 from lformer.studies.reproduce import Reproduction, make_study
 
 out = Path(sys.argv[1])

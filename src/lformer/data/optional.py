@@ -3,11 +3,17 @@
 import importlib
 from typing import Any
 
+from lformer.settings import UserError
+
+
+class MissingPackage(UserError, ImportError):
+    """A package that is not installed; the message names the extra that brings it."""
+
 
 def import_optional(module: str, extra: str, purpose: str) -> Any:
-    """The module, or an ImportError that says which extra brings it."""
+    """The module; without it an ImportError that is one line for the user."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise ImportError(f"{purpose} needs {package}: pip install 'lformer[{extra}]'") from error
+        raise MissingPackage(f"{purpose} needs {package}: pip install 'lformer[{extra}]'") from error

@@ -16,25 +16,28 @@ from lformer.train.files import write_json
 PATIENCE = 90.0  # seconds: more than the workers of a study that was killed need to end
 
 
-def claim(out: Path, study: Study) -> None:
-    """Make the folder the study's; refuse one that holds something else."""
+def check_claim(out: Path, study: Study) -> None:
+    """Refuse a folder that holds something else than this study; nothing is written."""
     path = out / "study.json"
-    description = {"study": study.name, "scale": study.scale}
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; choose another --out")
     if path.is_file():
         found = json.loads(path.read_text(encoding="utf-8"))
-        if found != description:
+        if found != _description(study):
             raise UserError(
                 f"{out} holds the study {found.get('study')} at scale {found.get('scale')}, not "
                 f"{study.name} at scale {study.scale}; choose another --out"
             )
-        return
-    if out.exists() and any(item.name != "data" for item in out.iterdir()):
+    elif out.exists() and any(item.name != "data" for item in out.iterdir()):
         raise UserError(f"{out} exists and holds no study; choose another --out")
+
+
+def claim(out: Path, study: Study) -> None:
+    """Make the folder the study's."""
+    check_claim(out, study)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_json(path, description)
+        write_json(out / "study.json", _description(study))
     except OSError as error:
         raise UserError(f"{out} cannot be made: {error.strerror}") from None
 
@@ -66,6 +69,10 @@ def only_one(out: Path, say: Callable[[str], None]) -> Iterator[int]:
         file.write(str(os.getpid()))
         file.flush()
         yield file.fileno()
+
+
+def _description(study: Study) -> dict[str, str]:
+    return {"study": study.name, "scale": study.scale}
 
 
 def _is_taken_by_us(file: IO[str]) -> bool:

@@ -1,6 +1,5 @@
 """A study from text to results: what is missing is run, what is finished never again."""
 
-import fnmatch
 import json
 import os
 from collections.abc import Callable
@@ -13,17 +12,18 @@ from rich.console import Console
 
 from lformer.data import Prepared
 from lformer.settings import UserError
-from lformer.studies.claim import claim, only_one
+from lformer.studies.claim import check_claim, claim, only_one
 from lformer.studies.clock import Clock
 from lformer.studies.collecting import compare, measurement_file, measurements, record, trained_the_same
 from lformer.studies.controls import controls
 from lformer.studies.language import language, language_small
 from lformer.studies.paper import paper
+from lformer.studies.planning import cost_of, steps_of, wanted_runs
 from lformer.studies.pool import Job, Pool
 from lformer.studies.results import FILE, MissingRun, Results
 from lformer.studies.scales import SCALES, Scale
 from lformer.studies.study import Run, Study
-from lformer.studies.study_data import describe, prepare_data, subset
+from lformer.studies.study_data import check_source, describe, prepare_data, subset
 from lformer.studies.study_progress import StudyProgress
 from lformer.studies.study_report import draw, write_report_files
 from lformer.studies.tuning import best_trial, chosen_rate, other_rate
@@ -78,11 +78,16 @@ class Reproduction:
 
     def run(self) -> Results:
         """Prepare, train, measure, compress, collect; writes results.json and returns what it holds."""
+        check_claim(self.out, self.study)  # what can be refused is refused before anything is written
+        wanted_runs(self.study, self.only)
+        folders = {name: (self.cache or self.out / "data") / name for name in self.study.data}
+        for name, need in self.study.data.items():
+            check_source(need, folders[name], self.data_dir)
         claim(self.out, self.study)
         with only_one(self.out, self._say) as self.lock:
             with self.clock.phase("prepare"):
                 for name, need in self.study.data.items():
-                    self.prepared[name] = prepare_data(need, (self.cache or self.out / "data") / name, self.data_dir)
+                    self.prepared[name] = prepare_data(need, folders[name], self.data_dir)
             with self.clock.phase("train"):
                 self._train()
             with self.clock.phase("measure"):
@@ -141,27 +146,21 @@ class Reproduction:
         return {name: self.failures.get(name, "no run that it needs is finished") for name in absent}
 
     def _train(self) -> None:
-        wanted = [run for run in self.study.runs if any(fnmatch.fnmatch(run.name, each) for each in self.only)]
-        if not wanted:
-            asked = " ".join(f"--only {each!r}" for each in self.only)
-            raise UserError(f"no run of the study matches {asked}; a name is {self.study.runs[0].name}")
-        needed = {name for run in wanted for name in run.tuned_by}
-        wanted += [run for run in self.study.runs if run.name in needed and run not in wanted]
         for run in self.study.runs:
             if self._folder(run).is_started:
                 self._require_same(run)
-        missing = [run for run in wanted if not self._folder(run).is_finished]
+        missing = [run for run in wanted_runs(self.study, self.only) if not self._folder(run).is_finished]
         unfinished = {run.name for run in missing}
         jobs = [
             Job(
                 name=run.name,
                 make=lambda run=run: self._train_job(run),  # type: ignore[misc]
-                cost=self._cost(run),
+                cost=cost_of(run, self.prepared[run.data]),
                 after=tuple(name for name in run.tuned_by if name in unfinished),
             )
             for run in missing
         ]
-        steps = {run.name: self._steps(run) for run in missing}
+        steps = {run.name: steps_of(run, self.prepared[run.data]) for run in missing}
         with StudyProgress(steps, self.out / "runs", self.console) as progress:
             self.errors |= self._pool(self._workers(), progress).run(jobs)
         reasons = {run.name: other_rate(self.study, self.out / "runs", run) for run in self.study.runs}
@@ -233,7 +232,7 @@ class Reproduction:
     def _recipe(self, run: Run) -> Recipe:
         """The run's own, with the learning rate of the best of its trials, saved as often as this machine needs it."""
         quick = self.study.scale == "smoke" or torch.cuda.is_available()
-        often = NO_CHECKPOINTS if quick else -(-self._steps(run) // CHECKPOINTS)
+        often = NO_CHECKPOINTS if quick else -(-steps_of(run, self.prepared[run.data]) // CHECKPOINTS)
         rate = chosen_rate(self.study, self.out / "runs", run) if run.tuned_by else run.recipe.learning_rate
         return replace(run.recipe, learning_rate=rate, checkpoint_steps=often)
 
@@ -257,19 +256,6 @@ class Reproduction:
 
     def _folder(self, run: Run) -> RunFolder:
         return RunFolder(self.out / "runs" / run.name)
-
-    def _steps(self, run: Run) -> int:
-        prepared = self.prepared[run.data]
-        examples = len(prepared.split("train"))
-        if prepared.task == "language-modeling":
-            examples = len(prepared.split("train").tokens) // run.recipe.sequence_length
-        per_epoch = -(-examples // run.recipe.batch_size)
-        return min(run.recipe.max_steps or run.recipe.epochs * per_epoch, run.recipe.epochs * per_epoch)
-
-    def _cost(self, run: Run) -> float:
-        """Roughly the time of the run; a trial comes before what waits for it."""
-        cost = self._steps(run) * run.recipe.batch_size * (256 + run.fields["hidden_size"])
-        return cost if run.tuned_by else 1e6 * cost
 
     def _workers(self) -> int:
         return self.workers or (GPU_WORKERS if torch.cuda.is_available() else 1)

@@ -18,15 +18,24 @@ def prepare_data(need: DataNeed, folder: Path, data_dir: Path | None) -> Prepare
 
     If there is none, the text is that of the hub, or of the stand-in of a miniature.
     """
-    if data_dir is None and (folder / "manifest.json").is_file():
-        prepared = Prepared.open(folder)
-        if reasons := unfit(need, prepared):
+    check_source(need, folder, data_dir)
+    if _is_ready(folder, data_dir):
+        return Prepared.open(folder)
+    return prepare(_load(need, data_dir), folder, **_settings(need))
+
+
+def check_source(need: DataNeed, folder: Path, data_dir: Path | None) -> None:
+    """Refuse data that cannot be prepared, as far as that is seen without reading text; nothing is written."""
+    if _is_ready(folder, data_dir):
+        if reasons := unfit(need, Prepared.open(folder)):
             raise UserError(
                 f"{folder} does not hold what the study needs: {'; '.join(reasons)}; "
                 "choose another --cache, or give --data-dir to prepare it again"
             )
-        return prepared
-    return prepare(_load(need, data_dir), folder, **_settings(need))
+    elif data_dir is not None and not (data_dir / need.source).is_dir():
+        raise UserError(f"{data_dir} has no folder {need.source}; it must hold the files of that data set")
+    elif data_dir is None and need.task == "language-modeling" and need.stand_in is None:
+        raise UserError(f"{need.source} is not on the hub: give --data-dir, a folder with a folder {need.source}")
 
 
 def unfit(need: DataNeed, prepared: Prepared) -> list[str]:
@@ -71,6 +80,10 @@ def subset(need: DataNeed, prepared: Prepared) -> str:
     return f", {f'{train // 1000}k' if train >= 1000 else train} subset"
 
 
+def _is_ready(folder: Path, data_dir: Path | None) -> bool:
+    return data_dir is None and (folder / "manifest.json").is_file()
+
+
 def _settings(need: DataNeed) -> dict[str, Any]:
     return {name: value for name, value in asdict(need.settings).items() if name != "validation_fraction"}
 
@@ -104,14 +117,13 @@ def _load_text(need: DataNeed, data_dir: Path | None) -> TextData:
     """Text for a language model; its stand-in is made of the texts of a classification, one a line."""
     if data_dir is not None:
         data = replace(load_data(None, _folder(need, data_dir), task=need.task), name=need.source)
-    elif need.stand_in is not None:
+    else:
+        assert need.stand_in is not None
         found = load_data(need.stand_in)
         splits = {
             name: Examples([("\n".join(text for (text, *_) in part.texts),)]) for name, part in found.splits.items()
         }
         data = replace(found, task=need.task, splits=splits, label_names=[], fingerprint=f"{found.fingerprint}, text")
-    else:
-        raise UserError(f"{need.source} is not on the hub: give --data-dir, a folder with a folder {need.source}")
     kept = {name: part for name, part in data.splits.items() if need.splits is None or name in need.splits}
     if need.validation_bytes is not None:
         content = encode("".join(text for (text, *_) in kept["validation"].texts))
@@ -121,11 +133,7 @@ def _load_text(need: DataNeed, data_dir: Path | None) -> TextData:
 
 
 def _folder(need: DataNeed, data_dir: Path | None) -> Path | None:
-    if data_dir is None:
-        return None
-    if not (data_dir / need.source).is_dir():
-        raise UserError(f"{data_dir} has no folder {need.source}; it must hold the files of that data set")
-    return data_dir / need.source
+    return None if data_dir is None else data_dir / need.source
 
 
 def _first(examples: Examples, count: int) -> Examples:

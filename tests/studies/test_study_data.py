@@ -7,7 +7,7 @@ import pytest
 
 from lformer.data import Examples, Prepared, TextData, prepare
 from lformer.settings import UserError
-from lformer.studies.reproduce import make_study
+from lformer.studies.reproduce import Reproduction, make_study
 from lformer.studies.study import DataNeed
 from lformer.studies.study_data import describe, prepare_data, subset, unfit
 from lformer.train import DataSettings
@@ -78,6 +78,8 @@ def test_a_subset_is_called_one(tmp_path: Path) -> None:
     some = prepare_data(WHOLE, tmp_path / "some", texts(tmp_path / "texts"))
     assert subset(WHOLE, some) == ", 40 subset"
     assert "40 of the 25,000 training texts" in describe(WHOLE, some)
+    work = Reproduction(make_study("paper"), tmp_path / "out", prepared={"imdb": some})
+    assert work._about("imdb-128")["title"] == "IMDB, d=128, 20 epochs, 40 subset"
     many = Examples([("good",), ("bad",)] * 12_500, [1, 0] * 12_500)
     all_of_them = TextData("imdb", "classification", {"train": many, "test": many}, ["neg", "pos"], "all", [])
     whole = prepare(all_of_them, tmp_path / "whole", max_length=8, vocab_size=300)

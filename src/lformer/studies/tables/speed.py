@@ -139,8 +139,8 @@ def seconds_table(results: Results) -> StudyTable | None:
     runs = sum(run.train_seconds for run in results.runs)
     note = (
         f"Wall clock, {total:,.0f} seconds in all, {results.tokens_to_report:,.0f} of them from prepared tokens to the"
-        f" report. The {len(results.runs)} runs that are finished took {runs:,.0f}"
-        " seconds, each by its own clock: more than their phase where several share the machine."
+        f" report. The training of the {len(results.runs)} runs adds up to {runs:,.0f} seconds by their"
+        " own clocks, which run at once where several share the machine."
     )
     columns = [Column("phase"), Column("seconds"), Column("share (%)")]
     return table_beside(key="seconds", title="Where the time went", note=note, columns=columns, rows=rows)

@@ -1,14 +1,15 @@
 """The page of a study in a real browser: it shows everything, sorts, and asks nobody for anything."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from lformer.studies import write_study_report
+from lformer.studies.results import Results
 
 from .browser import NAMES, Browser, find_browser
-from .synthetic import paper_results
+from .synthetic import controls_results, language_results, paper_results
 
 PROGRAM = find_browser()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=f"no browser: none of {', '.join(NAMES)} is on PATH")
@@ -29,9 +30,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield opened
 
 
-def click(browser: Browser, table: str, column: int) -> tuple[str, list[str]]:
+def click(browser: Browser, table: str, heading: str) -> tuple[str, list[str]]:
     """Click a heading; returns its aria-sort and the values below it."""
     place = f"document.getElementById('table-{table}')"
+    column = browser.evaluate(f"[...{place}.tHead.rows[0].cells].map(cell => cell.textContent).indexOf('{heading}')")
+    assert column >= 0, heading
     browser.evaluate(f"{place}.tHead.rows[0].cells[{column}].querySelector('button').click()")
     order = browser.evaluate(f"{place}.tHead.rows[0].cells[{column}].getAttribute('aria-sort')")
     cells = f"[...{place}.tBodies[0].rows].map(row => row.cells[{column}])"
@@ -61,13 +64,13 @@ def test_it_reaches_for_nothing(browser: Browser, page: Path) -> None:
 
 def test_headings_sort_up_and_down_by_value(browser: Browser, page: Path) -> None:
     browser.open(page)
-    order, values = click(browser, "accuracy-imdb-128", 2)  # mean ± deviation
+    order, values = click(browser, "accuracy-imdb-128", "accuracy (%)")  # mean ± deviation
     numbers = [float(value) for value in values]
     assert (order, numbers) == ("ascending", sorted(numbers))
     assert len(set(numbers)) == 9
-    order, values = click(browser, "accuracy-imdb-128", 2)
+    order, values = click(browser, "accuracy-imdb-128", "accuracy (%)")
     assert (order, [float(value) for value in values]) == ("descending", sorted(numbers, reverse=True))
-    order, values = click(browser, "accuracy-imdb-128", 7)  # 793,088 after 203,264, though "7" follows "2" and "1" both
+    order, values = click(browser, "accuracy-imdb-128", "encoder parameters")  # 203,264 before 1,000,000
     numbers = [float(value) for value in values]
     assert (order, numbers) == ("ascending", sorted(numbers))
     marked = "document.querySelectorAll('#table-accuracy-imdb-128 [aria-sort]').length"
@@ -77,7 +80,7 @@ def test_headings_sort_up_and_down_by_value(browser: Browser, page: Path) -> Non
 def test_missing_cells_stay_last(browser: Browser, page: Path) -> None:
     browser.open(page)
     for expected in ("ascending", "descending"):
-        order, values = click(browser, "accuracy-imdb-128", 4)  # difference: negative numbers
+        order, values = click(browser, "accuracy-imdb-128", "Δ accuracy (points)")  # negative numbers
         assert order == expected
         assert values[-1] == ""
         numbers = [float(value) for value in values[:-1]]
@@ -86,7 +89,7 @@ def test_missing_cells_stay_last(browser: Browser, page: Path) -> None:
 
 def test_words_sort_as_words(browser: Browser, page: Path) -> None:
     browser.open(page)
-    _, values = click(browser, "speed", 1)
+    _, values = click(browser, "efficiency", "model")
     assert values == sorted(values)
 
 
@@ -96,6 +99,20 @@ def test_the_papers_columns_can_be_hidden(browser: Browser, page: Path) -> None:
     assert browser.evaluate(shown)
     browser.evaluate("document.getElementById('show-paper').click()")
     assert not browser.evaluate(shown)
+
+
+@pytest.mark.parametrize("make", [controls_results, language_results])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_other_studies_fit_the_window(
+    browser: Browser, tmp_path: Path, make: Callable[[], Results], width: int
+) -> None:
+    make().write(tmp_path / "results.json")
+    write_study_report(tmp_path)
+    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 500)
+    browser.open(tmp_path / "report" / "report.html")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate("document.querySelectorAll('figure svg').length") > 1
+    assert browser.happened("Runtime.exceptionThrown") == []
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lformer.data import Prepared
 from lformer.settings import UserError
 from lformer.studies.results import Comparison, Measurement, RunRecord
-from lformer.studies.significance import paired_bootstrap
+from lformer.studies.significance import over_seeds, paired_bootstrap
 from lformer.studies.study import Run, Study
 from lformer.train import Recipe, RunFolder
 from lformer.train.metrics import confusion_matrix
@@ -72,9 +72,20 @@ def compare(study: Study, finished: list[Run], runs: Path, prepared: dict[str, P
             continue
         pair = [np.stack([correct[seed] for seed in shared]) for correct in both]
         difference, low, high, p_value = paired_bootstrap(*pair)
+        low_over_seeds, high_over_seeds, p_value_over_seeds = over_seeds(*pair) or (None, None, None)
         found.append(
             Comparison(
-                group=group, model=model, other=other, difference=difference, low=low, high=high, p_value=p_value
+                group=group,
+                model=model,
+                other=other,
+                seeds=len(shared),
+                difference=difference,
+                low=low,
+                high=high,
+                p_value=p_value,
+                low_over_seeds=low_over_seeds,
+                high_over_seeds=high_over_seeds,
+                p_value_over_seeds=p_value_over_seeds,
             )
         )
     return found

@@ -90,7 +90,7 @@ thead th { vertical-align: bottom; white-space: normal; min-width: 4.5rem; }
 th[scope=row] { font-weight: 500; }
 th[scope=row], th.text, td.text, .plain td { text-align: left; }
 td.text, .plain td { white-space: normal; overflow-wrap: anywhere; }
-td.text { min-width: 6rem; }
+td.text { min-width: 10rem; }
 .sortable th:first-child { position: sticky; left: 0; background: Canvas; }
 sup { line-height: 0; }
 .paper { background: var(--paper); }

@@ -271,6 +271,9 @@ class Reproduction:
             "data": describe(self.study.data[described.data], prepared),
             "labels": prepared.label_names,
             "reference": described.reference,
+            "tokenizer": prepared.manifest["settings"]["tokenizer_kind"],
+            "vocab_size": prepared.vocab_size,
+            "max_length": prepared.max_length,
             **sizes,
         }
 

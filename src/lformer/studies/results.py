@@ -103,17 +103,23 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Accuracy of `model` minus that of `other`, in points, by a paired bootstrap over test examples."""
+    """Accuracy of `model` minus that of `other`, in points."""
 
     group: str
     model: str
     other: str
+    seeds: int
+    """Of each of the two."""
     difference: float
     low: float
     high: float
-    """95 % interval."""
+    """95 % interval of a paired bootstrap over test examples: the trained models on other examples."""
     p_value: float
-    """Two-sided."""
+    """Two-sided, like all."""
+    low_over_seeds: float | None
+    high_over_seeds: float | None
+    """95 % interval for other examples and other seeds; None where there is one seed."""
+    p_value_over_seeds: float | None
 
 
 RECORDS: dict[str, type[Any]] = {
@@ -131,7 +137,8 @@ class Results:
     study: str
     scale: str
     groups: dict[str, dict[str, Any]]
-    """By key: "title", "data" (what the data are), "labels", and sizes of the splits."""
+    """By key: "title", "data" (what the data are), "labels", "reference", "tokenizer", "vocab_size", "max_length", and
+    sizes of the splits."""
     runs: list[RunRecord]
     score: str = "accuracy"
     """Or "bits", of language models, on the validation split."""

@@ -43,6 +43,8 @@ class Row:
     model: str
     runs: list[RunRecord]
     """Those that are reported, one for every seed; empty where none is finished."""
+    trials: list[RunRecord]
+    """Those that chose its learning rate."""
     published: Published
     """Of Nones where the paper has no such row."""
     reason: str = ""
@@ -54,6 +56,11 @@ class Row:
         return Score.of(values) if values else None
 
     @property
+    def validation(self) -> float | None:
+        """The validation accuracy of the best trial; None of a row whose learning rate was not chosen by trials."""
+        return max((run.validation["accuracy"] for run in self.trials if "accuracy" in run.validation), default=None)
+
+    @property
     def fields(self) -> dict[str, Any]:
         return self.runs[0].fields if self.runs else {}
 
@@ -63,40 +70,79 @@ class Row:
 
     @property
     def family(self) -> str:
-        """`dense`, `tensor`, or `other`: slices without a transform, Fourier mixing, weights of two factors."""
-        if self.field("token_mixing") == "fourier" or self.field("linear_rank") is not None:
-            return "other"
+        """`fourier` (mixing), `low rank` (weights of two factors), `dense`, `slices` (no transform) or `tensor`."""
+        if self.field("token_mixing") == "fourier":
+            return "fourier"
+        if self.field("linear_rank") is not None:
+            return "low rank"
         if self.field("tube_length") == 1:
             return "dense"
-        return "other" if self.field("transform") == "identity" else "tensor"
+        return "slices" if self.field("transform") == "identity" else "tensor"
 
 
 def group_rows(results: Results, group: str) -> list[Row]:
     """All models of a group, those without a finished run last."""
     published = PUBLISHED.get(group, {})
-    absent = {run.model: run.reason for run in results.missing if run.group == group and run.is_reported}
+    absent = [run for run in results.missing if run.group == group and run.is_reported]
+    reasons = {run.model: reason_of(results, group, run.model) for run in absent}
     found = results.rows(group)
     return [
         Row(
             group=group,
             model=model,
             runs=found.get(model, []),
+            trials=[run for run in results.runs if (run.group, run.model, run.role) == (group, model, "trial")],
             published=published.get(model, Published()),
-            reason=absent.get(model, ""),
+            reason=reasons.get(model, ""),
         )
-        for model in dict.fromkeys([*found, *absent])
+        for model in dict.fromkeys([*found, *reasons])
     ]
+
+
+def reason_of(results: Results, group: str, model: str, role: str = "result", label: str | None = None) -> str:
+    """Why runs of a row are missing, each reason once; empty where none is."""
+    return "; ".join(
+        dict.fromkeys(
+            run.reason
+            for run in results.missing
+            if (run.group, run.model, run.role) == (group, model, role) and label in (None, run.label)
+        )
+    )
 
 
 def find_row(results: Results, group: str, model: str) -> Row | None:
     return next((row for row in group_rows(results, group) if row.model == model), None)
 
 
+def why_not_measured(results: Results, row: Row) -> str:
+    """The reason why there is no speed of a row."""
+    failure = results.failures.get(f"speed of {row.group}/{row.model}", "not measured")
+    return failure if row.runs else row.reason or NO_SEED
+
+
 def best_tensor(results: Results, group: str) -> Row | None:
-    """The tensor row with p=4 and the highest mean test accuracy."""
-    rows = [row for row in group_rows(results, group) if row.runs and row.family == "tensor"]
-    scored = [(score.mean, row) for row in rows if row.field("tube_length") == 4 and (score := row.score())]
+    """The tensor row with p=4 that is best on validation texts; without trials on the test split, as in the paper."""
+    rows = _short_tensors(results, group)
+    tried = [(row.validation, row) for row in rows if row.validation is not None]
+    scored = tried or [(score.mean, row) for row in rows if (score := row.score())]
     return max(scored, key=lambda pair: pair[0])[1] if scored else None
+
+
+def best_note(results: Results, *groups: str) -> str:
+    """How the best tensor row was chosen, for the words beside whatever shows it."""
+    found = {any(row.validation is not None for row in _short_tensors(results, group)) for group in groups}
+    notes = {
+        True: "The best T4 is the row with p=4 whose best trial has the highest accuracy on validation texts: the test"
+        " split has no part in the choice.",
+        False: "The best T4 is the row with p=4 and the highest mean accuracy on the test split, as in the paper: the"
+        " choice among several rows flatters it.",
+    }
+    return " ".join(notes[is_tried] for is_tried in sorted(found, reverse=True))
+
+
+def _short_tensors(results: Results, group: str) -> list[Row]:
+    rows = [row for row in group_rows(results, group) if row.runs and row.family == "tensor"]
+    return [row for row in rows if row.field("tube_length") == 4]
 
 
 def best_published(group: str) -> tuple[str, Published] | None:

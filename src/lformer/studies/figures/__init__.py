@@ -4,6 +4,7 @@ from lformer.studies.figures.comparisons import gap_figure, positions_figure, ro
 from lformer.studies.figures.confusion import confusion_of_group
 from lformer.studies.figures.curves import curves_figure
 from lformer.studies.figures.language import bits_figure, speed_figure
+from lformer.studies.figures.same_size import same_size_figure
 from lformer.studies.figures.style import StudyFigure, style
 from lformer.studies.figures.tradeoff import frontier_figure, parameters_figure
 from lformer.studies.results import Results
@@ -19,7 +20,7 @@ def study_figures(results: Results) -> list[StudyFigure]:
         if results.score == "bits":
             found = [make(results, group) for group in results.groups for make in (bits_figure, speed_figure)]
             return [figure for figure in found if figure is not None]
-        found = [gap_figure(results)]
+        found = [same_size_figure(results), gap_figure(results)]
         found += [make(results, group) for group in results.groups for make in OF_GROUP]
         found += [frontier_figure(results, name) for name in results.compressed]
     return [figure for figure in found if figure is not None]

@@ -14,7 +14,7 @@ from lformer.studies.figures.style import (
 )
 from lformer.studies.figures.tradeoff import FAMILIES, error_bar, family_legend
 from lformer.studies.results import Results
-from lformer.studies.rows import Row, best_tensor, data_of, find_row, group_rows, published_gap, title_of
+from lformer.studies.rows import Row, best_note, best_tensor, data_of, find_row, group_rows, published_gap, title_of
 from lformer.studies.tables.accuracy import strategies
 
 PARITY = 0.3  # points within which the paper calls two accuracies equal
@@ -128,7 +128,10 @@ def gap_figure(results: Results) -> StudyFigure | None:
     axes.set_xlabel("width d")
     axes.set_ylabel("accuracy gap (points)")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    caption = "Filled: ours; the bar is the root of the sum of both variances over seeds. Hollow: the paper's."
+    caption = "Filled: ours; the bar is the root of the sum of both variances over seeds."
+    if any(published_gap(group) is not None for group, *_ in found):
+        caption += " Hollow: the paper's."
+    caption += f" {best_note(results, *(group for group, *_ in found))}"
     return StudyFigure(key="gap-by-width", title=title, caption=caption, figure=figure, beside="summary")
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from lformer.studies.figures.style import StudyFigure, group_figure, put_title
 from lformer.studies.results import Results
-from lformer.studies.rows import Row, best_tensor, data_of, find_row, title_of
+from lformer.studies.rows import Row, best_note, best_tensor, data_of, find_row, title_of
 
 CONFUSION = "Rows are true classes, columns predicted ones; the colour is the share of the row, the number a count."
 MOST_NUMBERS = 20  # classes up to which the cells show their count
@@ -27,7 +27,7 @@ def confusion_of_group(results: Results, group: str) -> StudyFigure | None:
         axes = figure.add_subplot(1, len(found), i + 1)
         draw_confusion(axes, counts, names)
         axes.set_title(f"{row.model}, seeds: {len(row.runs)}")
-    caption = f"{CONFUSION} Counts are summed over the seeds."
+    caption = f"{CONFUSION} Counts are summed over the seeds. {best_note(results, group)}"
     return group_figure("confusion", group, title, caption, figure)
 
 

@@ -11,13 +11,14 @@ SEED = 42  # the one that the paper shows
 # what of a curve is shown: factor, label
 PANELS = {
     "train_loss": (1.0, "training loss"),
+    "loss": (1.0, "loss"),
     "accuracy": (100.0, "accuracy (%)"),
     "macro_f1": (100.0, "macro-F1 (%)"),
 }
 
 
 def curves_figure(results: Results, group: str) -> StudyFigure | None:
-    """Training loss, accuracy and macro-F1 of one seed, one line a row."""
+    """Training loss, and loss, accuracy and macro-F1 of one split, of one seed, one line a row."""
     runs = [run for rows in results.rows(group).values() for run in rows if run.curve]
     seed = SEED if any(run.seed == SEED for run in runs) or not runs else runs[0].seed
     runs = [run for run in runs if run.seed == seed]
@@ -26,11 +27,13 @@ def curves_figure(results: Results, group: str) -> StudyFigure | None:
         return None
     title = f"Training curves: {title_of(results, group)}, seed {seed}"
     legend_lines = -(-len(runs) // 4)
-    figure = Figure(figsize=(3.4 * len(panels) + 0.4, 3.4 + 0.2 * legend_lines), layout="constrained")
+    columns = min(len(panels), 2)
+    lines = -(-len(panels) // columns)
+    figure = Figure(figsize=(3.6 * columns + 0.4, 2.9 * lines + 0.6 + 0.2 * legend_lines), layout="constrained")
     put_title(figure, title, data_of(results, group))
     splits = sorted({run.curve_split for run in runs if run.curve_split})
     for i, name in enumerate(panels):
-        axes = figure.add_subplot(1, len(panels), i + 1)
+        axes = figure.add_subplot(lines, columns, i + 1)
         factor, label = PANELS[name]
         for run, (colour, marker) in zip(runs, numbered(len(runs)), strict=True):
             points = [(epoch, factor * value) for epoch, value in _points(run, name)]

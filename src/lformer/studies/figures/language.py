@@ -1,6 +1,6 @@
 """Language models: all rows by bits per byte, and bits against the speed of training."""
 
-from lformer.studies.figures.style import StudyFigure, group_figure, new_axes
+from lformer.studies.figures.style import StudyFigure, group_figure, new_axes, short_counts
 from lformer.studies.figures.tradeoff import FAMILIES, error_bar, family_legend
 from lformer.studies.results import Results
 from lformer.studies.rows import data_of, group_rows, title_of
@@ -39,9 +39,10 @@ def speed_figure(results: Results, group: str) -> StudyFigure | None:
         measured, score = results.measurement(group, row.model), bits(row)
         assert measured is not None
         colour, marker = FAMILIES[row.family]
-        error_bar(axes, measured.tokens_per_second / 1e6, score.mean, score.std, color=colour, marker=marker)
+        error_bar(axes, measured.tokens_per_second, score.mean, score.std, color=colour, marker=marker)
     family_legend(axes, rows)
-    axes.set_xlabel("million training tokens a second")
+    short_counts(axes)
+    axes.set_xlabel("training tokens a second")
     axes.set_ylabel("bits per byte (validation)")
     caption = "Below and to the right is better. Steps alone on the machine."
     return group_figure("bits-speed", group, title, caption, figure, table="bits")

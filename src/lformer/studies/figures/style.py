@@ -103,6 +103,11 @@ def count_axis(axes: Axes) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_minor_locator(NullLocator())
+    short_counts(axes)
+
+
+def short_counts(axes: Axes) -> None:
+    """Ticks such as 200K and 1M from left to right."""
     axes.xaxis.set_major_formatter(lambda value, _: _short(value))
 
 

@@ -4,10 +4,13 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from lformer.studies.controls import MATCHED
 from lformer.studies.figures.style import (
     BLUE,
     GREEN,
     INK,
+    ORANGE,
+    PURPLE,
     VERMILION,
     StudyFigure,
     count_axis,
@@ -16,14 +19,27 @@ from lformer.studies.figures.style import (
     numbered,
 )
 from lformer.studies.results import Results
-from lformer.studies.rows import Row, best_tensor, data_of, find_row, group_rows, title_of
+from lformer.studies.rows import Row, best_note, best_tensor, data_of, find_row, group_rows, title_of
 from lformer.studies.tables.cells import slug
+from lformer.studies.tables.compressed import UNCOMPRESSED, method_of, trials_note
 from lformer.studies.tables.parameters import encoder_parameters
-from lformer.studies.tables.trials import parts_of
 
-FAMILIES = {"dense": (BLUE, "o"), "tensor": (VERMILION, "s"), "other": (GREEN, "^")}
-FAMILY_NAMES = {"dense": "dense (p=1)", "tensor": "tensor (p>1)", "other": "slices without a transform"}
+FAMILIES = {
+    "dense": (BLUE, "o"),
+    "tensor": (VERMILION, "s"),
+    "slices": (GREEN, "^"),
+    "low rank": (ORANGE, "D"),
+    "fourier": (PURPLE, "v"),
+}
+FAMILY_NAMES = {
+    "dense": "dense (p=1)",
+    "tensor": "tensor (p>1)",
+    "slices": "slices without a transform",
+    "low rank": "dense, low rank",
+    "fourier": "Fourier mixing (FNet)",
+}
 
+TRAINED = ["*", "P", "X"]  # markers
 MOST_NAMES = 10  # rows up to which each has its own colour and name
 
 
@@ -60,35 +76,39 @@ def parameters_figure(results: Results, group: str) -> StudyFigure | None:
 def frontier_figure(results: Results, name: str) -> StudyFigure | None:
     """Accuracy after compression by parameters, beside models that were trained small."""
     group, _, model = name.partition("/")
+    points = [point for point in results.compressed[name] if point["test_accuracy"] is not None]
     series: dict[str, list[tuple[float, float]]] = {}
-    for point in results.compressed[name]:
-        size, accuracy = point.get("layer_parameters"), point.get("test_accuracy")
-        if size is not None and accuracy is not None:
-            series.setdefault(f"{point.get('method', '')}, {parts_of(point)}", []).append((size, 100 * accuracy))
+    for point in points:
+        if point["method"] != UNCOMPRESSED:
+            place = (point["layer_parameters"], 100 * point["test_accuracy"])
+            series.setdefault(method_of(point), []).append(place)
     if not series:
         return None
     title = f"Compression after training: {model}, {title_of(results, group)}"
-    figure, axes = new_axes(title, data_of(results, group), (6.8, 4.2))
-    for (label, points), (colour, marker) in zip(series.items(), numbered(len(series)), strict=True):
-        axes.plot(*zip(*sorted(points), strict=True), color=colour, marker=marker, markersize=4, label=label)
-    for row in _trained(results, group, model):
+    figure, axes = new_axes(title, data_of(results, group), (7.2, 4.8))
+    for (label, places), (colour, marker) in zip(series.items(), numbered(len(series)), strict=True):
+        axes.plot(*zip(*sorted(places), strict=True), color=colour, marker=marker, markersize=4, label=label)
+    for point in points:
+        if point["method"] == UNCOMPRESSED:
+            place = (point["layer_parameters"], 100 * point["test_accuracy"])
+            hollow: dict[str, Any] = {"markerfacecolor": "none", "color": INK, "linestyle": "none"}
+            axes.plot(*place, marker="*", markersize=12, label=f"{model}, the trial that was compressed", **hollow)
+    for row, marker in zip(_trained(results, group, model), TRAINED, strict=False):
         score = row.score()
         assert score is not None
-        axes.plot(row.runs[0].layer_parameters, score.mean, marker="*", markersize=11, color=INK, linestyle="none")
-        place: Any = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center", "fontsize": 8}
-        axes.annotate(row.model, (row.runs[0].layer_parameters, score.mean), **place)
-    axes.margins(0.1, 0.12)
+        label = f"{row.model}, trained at its size"
+        error_bar(axes, row.runs[0].layer_parameters, score.mean, score.std, marker=marker, color=INK, label=label)
     count_axis(axes)
     axes.set_xlabel("layer parameters")
     axes.set_ylabel("test accuracy (%)")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return StudyFigure(
-        key=slug(f"compressed-{group}-{model}"),
-        title=title,
-        caption="Lines: the trained model, compressed without further training. Stars: models trained at their size.",
-        figure=figure,
-        beside="compressed",
+    figure.legend(loc="outside lower center", ncols=2)
+    caption = (
+        "Lines: the best compressed model of each budget, without further training. Hollow: the model that was"
+        f" compressed, {trials_note(results, name)}. Black: models trained at their size on all training texts,"
+        f" mean ± sample standard deviation over seeds. {best_note(results, group)}"
     )
+    key = slug(f"compressed-{group}-{model}")
+    return StudyFigure(key=key, title=title, caption=caption, figure=figure, beside="compressed")
 
 
 def family_legend(axes: Axes, rows: list[Row]) -> None:
@@ -107,5 +127,7 @@ def error_bar(axes: Axes, x: float, mean: float, std: float | None, **options: A
 
 
 def _trained(results: Results, group: str, model: str) -> list[Row]:
-    rows = {row.model: row for row in (find_row(results, group, model), best_tensor(results, group)) if row}
+    """The row itself, the dense one that is as small as T4, and the best tensor row."""
+    found = (find_row(results, group, model), find_row(results, group, MATCHED), best_tensor(results, group))
+    rows = {row.model: row for row in found if row}
     return [row for row in rows.values() if row.score()]

@@ -24,6 +24,8 @@ class Number:
     """None for as many as the value needs."""
     is_signed: bool = False
     is_best: bool = False
+    least: float | None = None
+    """What is smaller is only said to be so."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class Spread:
     std: float | None
     decimals: int = 2
     is_best: bool = False
+
+    @property
+    def value(self) -> float:
+        return self.mean
 
 
 @dataclass(frozen=True)
@@ -89,9 +95,11 @@ def slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")
 
 
-def number(value: float | None, decimals: int | None, reason: str, *, is_signed: bool = False) -> Cell:
+def number(
+    value: float | None, decimals: int | None, reason: str, *, is_signed: bool = False, least: float | None = None
+) -> Cell:
     """A number, or the reason why there is none."""
-    return Missing(reason) if value is None else Number(value, decimals, is_signed)
+    return Missing(reason) if value is None else Number(value, decimals, is_signed, least=least)
 
 
 def shown(cell: Text | Number | Spread) -> str:
@@ -101,7 +109,10 @@ def shown(cell: Text | Number | Spread) -> str:
     if isinstance(cell, Spread):
         mean = f"{cell.mean:,.{cell.decimals}f}"
         text = mean if cell.std is None else f"{mean} ± {cell.std:,.{cell.decimals}f}"
+    elif cell.least is not None and cell.value < cell.least:
+        text = f"< {cell.least:.{cell.decimals}f}"
     else:
-        sign = "+" if cell.is_signed else ""
-        text = f"{cell.value:{sign}g}" if cell.decimals is None else f"{cell.value:{sign},.{cell.decimals}f}"
+        value = cell.value if cell.decimals is None else round(cell.value, cell.decimals) or 0.0  # no minus before 0
+        sign = "+" if cell.is_signed and value else ""
+        text = f"{value:{sign}g}" if cell.decimals is None else f"{value:{sign},.{cell.decimals}f}"
     return text.replace("-", MINUS)

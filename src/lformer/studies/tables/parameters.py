@@ -8,13 +8,20 @@ from typing import Any
 import torch
 
 from lformer.models import LFormerConfig, LFormerForSequenceClassification
-from lformer.studies.published import BREAKDOWN_768
+from lformer.studies.published import BREAKDOWN_768, PUBLISHED, WHOLE_768, Published
 from lformer.studies.results import Results
-from lformer.studies.rows import NOT_IN_PAPER, Row, data_of, find_row, title_of
-from lformer.studies.tables.cells import Cell, Column, StudyTable, Text, number
+from lformer.studies.rows import NO_SEED, NOT_IN_PAPER, Row, data_of, find_row, title_of
+from lformer.studies.tables.beside import Beside, table_beside
+from lformer.studies.tables.cells import Cell, Column, Missing, Number, StudyTable, Text, number, shown
 
 NO_COUNT = "no count: the fields of the run are not those of a model of lformer"
 BREAKDOWN_GROUP = "ag-news-768"
+RATIO = Beside("ratio to Std")
+
+
+def encoder(heading: str = "encoder parameters") -> Beside:
+    """Ours counted to the last one, the paper's in thousands."""
+    return Beside(heading, paper_unit="K", scale=1000, is_relative=True)
 
 
 @dataclass(frozen=True)
@@ -60,45 +67,65 @@ def _count_parts(fields: str) -> Parts | None:
     return Parts(counts["embed_tokens"], counts["layers."], counts[""], counts["classifier"])
 
 
+def counts_note(results: Results) -> str:
+    """What to know when our encoder parameters stand beside the paper's; nothing where they do not."""
+    if not any(group in PUBLISHED for group in results.groups):
+        return ""
+    return (
+        "The counts of encoder parameters that the paper prints at d=128 and 256 imply three more projections in every"
+        " layer than its text describes; those at d=768 do not."
+    )
+
+
+def encoder_cells(row: Row, dense: Row | None, published: Published | None = None) -> tuple[list[Cell], list[Cell]]:
+    """Encoder parameters, and their ratio to Std, beside those of the paper: of its row of that name if not given."""
+    published = published or row.published
+    ours, whole = encoder_parameters(row), encoder_parameters(dense) if dense else None
+    count = number(ours, 0, row.reason or NO_SEED)
+    ratio: Cell = Missing("Std was not run")
+    if ours is None:
+        ratio = count
+    elif whole:
+        ratio = Number(ours / whole, 3)
+    printed = number(published.encoder_parameters, 0, NOT_IN_PAPER)
+    return encoder().cells(count, printed), RATIO.cells(ratio, number(published.ratio, 3, NOT_IN_PAPER))
+
+
 def breakdown_table(results: Results) -> StudyTable | None:
     """Embedding, encoder and classifier of Std and T4-linear at the largest width."""
     rows = [row for model in BREAKDOWN_768 if (row := find_row(results, BREAKDOWN_GROUP, model)) and row.runs]
-    if not rows:
-        return None
-    labels = len(results.groups[BREAKDOWN_GROUP].get("labels", [])) or 2
+    labels = len(results.groups.get(BREAKDOWN_GROUP, {}).get("labels", [])) or 2
     columns = [Column("part")]
-    for row in rows:
-        columns += [Column(row.model), Column(f"{row.model}: share (%)")]
-        columns += [
-            Column(f"paper: {row.model} (M)", is_paper=True),
-            Column(f"paper: {row.model}: share (%)", is_paper=True),
-        ]
     cells: list[list[Cell]] = [[Text(part)] for part in ("embedding", "encoder", "classifier", "total")]
     for row in rows:
-        parts, total = count_parts({**row.fields, "num_labels": labels}), row.runs[0].parameters
-        encoder, classifier = encoder_parameters(row), parts.classifier if parts else None
-        counts = {"encoder": encoder, "classifier": classifier, "total": total}
-        if encoder is not None and classifier is not None:
-            counts["embedding"] = total - encoder - classifier
-        printed = BREAKDOWN_768[row.model]
+        size = Beside(row.model, paper_unit="M", scale=1e6, is_relative=True)
+        share = Beside(f"{row.model}: share", "%")
+        columns += [*size.columns, *share.columns]
+        counts, printed = _by_part(row, labels), BREAKDOWN_768[row.model]
         for line in cells:
             assert isinstance(line[0], Text)
             ours, paper = counts.get(line[0].text), printed.get(line[0].text)
-            line += [
-                number(ours, 0, NO_COUNT),
-                number(None if ours is None else 100 * ours / total, 1, NO_COUNT),
-                number(paper, 1, NOT_IN_PAPER),
+            line += size.cells(number(ours, 0, NO_COUNT), number(paper, 1, NOT_IN_PAPER))
+            line += share.cells(
+                number(None if ours is None else 100 * ours / counts["total"], 1, NO_COUNT),
                 number(None if paper is None else 100 * paper / printed["total"], 0, NOT_IN_PAPER),
-            ]
+            )
     note = f"{data_of(results, BREAKDOWN_GROUP)} Shares are of the whole model."
     if len(rows) == 2:
-        ratios = [rows[1].runs[0].parameters / rows[0].runs[0].parameters]
-        ratios.append(BREAKDOWN_768[rows[1].model]["total"] / BREAKDOWN_768[rows[0].model]["total"])
-        note += f" The whole of {rows[1].model} is {ratios[0]:.3f} of Std; in the paper {ratios[1]:.2f}."
-    return StudyTable(
-        key="breakdown",
-        title=f"Parameters by part: {title_of(results, BREAKDOWN_GROUP)}",
-        note=note,
-        columns=columns,
-        rows=cells,
-    )
+        whole = rows[1].runs[0].parameters / rows[0].runs[0].parameters
+        note += (
+            f" The whole of {rows[1].model} is {whole:.3f} of Std; in the paper {WHOLE_768:.2f}, a difference of"
+            f" {shown(Number(whole - WHOLE_768, 3, is_signed=True))}."
+        )
+    title = f"Parameters by part: {title_of(results, BREAKDOWN_GROUP)}"
+    return table_beside(key="breakdown", title=title, note=note, columns=columns, rows=cells if rows else [])
+
+
+def _by_part(row: Row, labels: int) -> dict[str, int]:
+    """The parameters of a row by part, as far as they can be counted."""
+    parts, total = count_parts({**row.fields, "num_labels": labels}), row.runs[0].parameters
+    inner = encoder_parameters(row)
+    if parts is None or inner is None:
+        return {"total": total}
+    embedding = total - inner - parts.classifier
+    return {"embedding": embedding, "encoder": inner, "classifier": parts.classifier, "total": total}

@@ -82,9 +82,12 @@ def latex(table: StudyTable) -> str:
 
 
 def comma_separated(table: StudyTable) -> str:
-    """Full precision; a deviation has a column of its own, and a last column says what is missing and why."""
+    """Full precision; a deviation has a column of its own, and a last column says what is missing and why.
+
+    The first column is the title: whoever gets this file alone must see what the data are.
+    """
     spread = [any(isinstance(row[i], Spread) for row in table.rows) for i in range(len(table.columns))]
-    headings = []
+    headings = ["table"]
     for column, is_spread in zip(table.columns, spread, strict=True):
         headings += [column.heading, f"{column.heading}, std"] if is_spread else [column.heading]
     has_missing = bool(table.reasons())
@@ -92,7 +95,7 @@ def comma_separated(table: StudyTable) -> str:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow([*headings, "missing"] if has_missing else headings)
     for row in table.rows:
-        values: list[str] = []
+        values = [table.title]
         absent = []
         for cell, column, is_spread in zip(row, table.columns, spread, strict=True):
             values += _plain_values(cell, is_spread)
@@ -154,7 +157,7 @@ def _html_cell(table: StudyTable, column: int, cell: Cell, numbers: dict[str, in
     if isinstance(cell, Missing):
         mark = f'<span title="{escape(cell.reason)}">{DASH}<sup>{numbers[cell.reason]}</sup></span>'
         return f'<{tag}{scope}{classes} data-value="">{mark}</{tag}>'
-    value = "" if isinstance(cell, Text) else f' data-value="{_value(cell)!r}"'
+    value = "" if isinstance(cell, Text) else f' data-value="{float(cell.value)!r}"'
     text = escape(shown(cell))
     return f"<{tag}{scope}{classes}{value}>{f'<strong>{text}</strong>' if _is_best(cell) else text}</{tag}>"
 
@@ -174,10 +177,6 @@ def _plain_values(cell: Cell, is_spread: bool) -> list[str]:
     else:
         values = [repr(cell.value)]
     return [*values, ""] if is_spread else values
-
-
-def _value(cell: Number | Spread) -> float:
-    return float(cell.mean if isinstance(cell, Spread) else cell.value)
 
 
 def _is_best(cell: Cell) -> bool:

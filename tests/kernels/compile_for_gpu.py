@@ -79,8 +79,8 @@ def attention(length, size, dtype=torch.bfloat16):
     check(slice_attention.slice_attention_backward_kernel, dtype, {**options, "num_warps": 8})
 
 
-def tube_activations(p, learned):
-    options = {"P": p, "ACTIVATION": "gelu", "num_warps": 4}
+def tube_activations(p, learned, gated=False):
+    options = {"P": p, "ACTIVATION": "silu" if gated else "gelu", "GATED": gated, "num_warps": 4}
     forward = {**options, "BLOCK": tube_activation._forward_block(p)}
     check(tube_activation.tube_activation_kernel, torch.bfloat16, forward)
     backward = {**options, "LEARNED": learned, "BLOCK": tube_activation._backward_block(p, learned)}
@@ -93,7 +93,7 @@ CASES = {
     "float32": lambda: (ffn_forward(64, torch.float32), ffn_backward(64, torch.float32)),
     "products": lambda: (products(32, 96), products(256, 768), products(64, 64, torch.float32)),
     "attention": lambda: (attention(128, 64), attention(128, 128), attention(128, 64, torch.float32)),
-    "tube_activation": lambda: (tube_activations(4, True), tube_activations(8, True), tube_activations(3, False)),
+    "tube_activation": lambda: (tube_activations(4, True), tube_activations(4, True, True), tube_activations(8, False)),
     "small": lambda: (
         check(tube_mix.tube_mix_kernel, torch.bfloat16, {"P": 4, "TRANSPOSED": True, "BLOCK": 1024}),
         check(launch.add_parts_kernel, torch.bfloat16, {"BLOCK_P": 16, "BLOCK": 128}),

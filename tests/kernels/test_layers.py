@@ -33,6 +33,7 @@ VARIANTS = {
         "norm_placement": "pre",
         "hidden_act": "gelu",
     },
+    "sigma original, gated": {"activation_domain": "original", "gated": True, "hidden_act": "silu"},
     "interleave": {"interleave": True, "hidden_size": 32},
     "rope": {"positional": "rope", "hidden_size": 32},
     "counts": {"paper_counts": True},

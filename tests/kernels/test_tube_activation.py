@@ -23,10 +23,10 @@ def case(p, b, t, f, dtype, learned=True):
     return tensors
 
 
-def both(activation):
+def both(activation, gated=False):
     return (
-        partial(tube_activation, activation=activation, backend="triton"),
-        partial(tube_activation_reference, activation=activation),
+        partial(tube_activation, activation=activation, gated=gated, backend="triton"),
+        partial(tube_activation_reference, activation=activation, gated=gated),
     )
 
 
@@ -35,6 +35,13 @@ def both(activation):
 @pytest.mark.parametrize("size", SIZES)
 def test_outputs_and_gradients(size, activation, dtype):
     assert_parity(*both(activation), case(*size, dtype), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", ["silu", "gelu"])
+@pytest.mark.parametrize("size", [(2, 1, 7, 16), (3, 2, 5, 26), (4, 2, 9, 62), (4, 1, 2, 1026), (8, 1, 3, 14)])
+def test_a_gate(size, activation, dtype):
+    assert_parity(*both(activation, gated=True), case(*size, dtype), dtype)
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
@@ -52,7 +59,8 @@ def test_many_blocks_in_one_program(monkeypatch):
     from lformer.kernels.gpu import tube_activation as gpu
 
     monkeypatch.setattr(gpu, "BACKWARD_PROGRAMS", 3)
-    assert_parity(*both("gelu"), case(4, 3, 67, 33, torch.float32), torch.float32)
+    for gated in (False, True):
+        assert_parity(*both("gelu", gated), case(4, 3, 67, 34, torch.float32), torch.float32)
 
 
 def test_strides_are_taken_care_of():
@@ -90,7 +98,7 @@ def test_what_is_wrong_is_noticed(wrong, monkeypatch):
 
     def call(h, inverse, matrix):
         if wrong == "both backward":
-            return gpu.tube_activation_op(h, inverse, matrix, "gelu")
+            return gpu.tube_activation_op(h, inverse, matrix, "gelu", False)
         if wrong == "inverse":
             inverse = inverse.T
         else:

@@ -5,11 +5,12 @@ from lformer.kernels.interleave import interleave_slices
 from lformer.kernels.slice_attention import slice_attention
 from lformer.kernels.slice_ffn import SIGMA, slice_ffn
 from lformer.kernels.slice_linear import slice_linear
-from lformer.kernels.tube_activation import tube_activation
+from lformer.kernels.tube_activation import ACTIVATIONS, tube_activation
 from lformer.kernels.tube_mix import tube_mix
 from lformer.kernels.tube_norm import tube_norm
 
 __all__ = [
+    "ACTIVATIONS",
     "SIGMA",
     "interleave_slices",
     "require_backend",

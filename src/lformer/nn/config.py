@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lformer.algebra import get_transform
-from lformer.nn.activations import ACTIVATIONS
+from lformer.kernels import ACTIVATIONS
 from lformer.nn.folding import slice_width
 from lformer.nn.positions import STRATEGIES
 from lformer.nn.tube_transform import LEARNED, num_complex_slices

@@ -4,8 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lformer.kernels import SIGMA, interleave_slices, slice_ffn, tube_activation
-from lformer.nn.activations import ACTIVATIONS
+from lformer.kernels import ACTIVATIONS, SIGMA, interleave_slices, slice_ffn, tube_activation
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
 from lformer.nn.linear import LLinear
@@ -65,9 +64,9 @@ class LFeedForward(nn.Module):
         in_transform = config.activation_domain == "transform" or (
             self.transform is not None and self.transform.is_identity
         )
-        has_kernel = not config.gated and config.hidden_act in SIGMA
+        plain = not (config.num_complex or config.gated) and config.hidden_act in SIGMA
         # Subclasses, quantised or of low rank, have no weight to hand over.
-        if in_transform and has_kernel and not config.num_complex and type(self.inner) is type(self.outer) is LLinear:
+        if in_transform and plain and type(self.inner) is type(self.outer) is LLinear:
             assert self.inner.bias is not None
             return slice_ffn(
                 xh,
@@ -82,13 +81,11 @@ class LFeedForward(nn.Module):
         h = self.inner.slices(xh)
         if in_transform:
             h = self._activate(h)
-        elif has_kernel:
-            assert self.transform is not None
-            matrix, inverse = self.transform.matrices()
-            h = tube_activation(h, inverse, matrix, config.hidden_act, backend=config.backend)
         else:
             assert self.transform is not None
-            h = self.transform(self._activate(self.transform.inverse(h)))
+            matrix, inverse = self.transform.matrices()
+            act, gated = config.hidden_act, config.gated
+            h = tube_activation(h, inverse, matrix, act, gated=gated, backend=config.backend)
         return self.outer.slices(h, bias=bias, interleaved=config.interleave)
 
     def _activate(self, h: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lformer.algebra import get_transform
-from lformer.nn.activations import ACTIVATIONS
+from lformer.kernels import ACTIVATIONS
 from lformer.nn.tube_transform import LEARNED, TubeTransform
 
 Slices = list[Tensor]

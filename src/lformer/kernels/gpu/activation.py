@@ -10,6 +10,8 @@ def activate(z, ACTIVATION: tl.constexpr):
         return tl.maximum(z, 0.0)
     if ACTIVATION == "gelu":
         return 0.5 * z * (1.0 + tl.erf(z * 0.7071067811865476))
+    if ACTIVATION == "silu":
+        return z * tl.sigmoid(z)
     return z
 
 
@@ -21,4 +23,7 @@ def activation_slope(z, ACTIVATION: tl.constexpr):
     if ACTIVATION == "gelu":
         cdf = 0.5 * (1.0 + tl.erf(z * 0.7071067811865476))
         return cdf + z * tl.exp(-0.5 * z * z) * 0.3989422804014327
+    if ACTIVATION == "silu":
+        share = tl.sigmoid(z)
+        return share * (1.0 + z * (1.0 - share))
     return tl.full(z.shape, 1.0, tl.float32)

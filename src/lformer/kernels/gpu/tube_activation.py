@@ -19,27 +19,72 @@ BACKWARD_PROGRAMS = 4 * MULTIPROCESSORS
 
 
 @triton.jit
+def load_tube_at(ptr, offsets, plane, mask, P: tl.constexpr):
+    tube = ()
+    for k in tl.static_range(P):
+        tube = tube + (tl.load(ptr + k * plane + offsets, mask=mask, other=0.0),)
+    return tube
+
+
+@triton.jit
+def mix_tube(matrix_ptr, tube, P: tl.constexpr, TRANSPOSED: tl.constexpr):
+    mixed = ()
+    for k in tl.static_range(P):
+        mixed = mixed + (mix_tile(matrix_ptr, tube, k, 0, P, 1, TRANSPOSED, False),)
+    return mixed
+
+
+@triton.jit
+def add_products(sums, first, a, b, P: tl.constexpr):
+    """The sums from `first` on, each with a_j b_k more, entry by entry; the others as they are."""
+    added = ()
+    for i in tl.static_range(2 * P * P):
+        if i >= first and i < first + P * P:
+            added = added + (sums[i] + a[(i - first) // P].to(tl.float32) * b[(i - first) % P].to(tl.float32),)
+        else:
+            added = added + (sums[i],)
+    return added
+
+
+@triton.jit
+def input_offsets(offsets, width, GATED: tl.constexpr):
+    """Where in a slice of h the inputs of these outputs are; with a gate its rows [A, G] are twice as long."""
+    if GATED:
+        return offsets + offsets // width * width
+    return offsets
+
+
+@triton.jit
 def tube_activation_kernel(
     y_ptr,
     h_ptr,
     inverse_ptr,
     matrix_ptr,
     plane,
+    width,
     P: tl.constexpr,
     ACTIVATION: tl.constexpr,
+    GATED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Forward: y = Z sigma(W h)."""
+    """Forward: y = Z sigma(W h), or Z (sigma(W A) W G)."""
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < plane
     plane = plane.to(tl.int64)
-    h, a, y = (), (), ()
-    for k in tl.static_range(P):
-        h = h + (tl.load(h_ptr + k * plane + offsets, mask=mask, other=0.0),)
-    for k in tl.static_range(P):
-        a = a + (activate(mix_tile(inverse_ptr, h, k, 0, P, 1, False, False), ACTIVATION),)
-    for k in tl.static_range(P):
-        y = y + (mix_tile(matrix_ptr, a, k, 0, P, 1, False, False),)
+    places = input_offsets(offsets, width, GATED)
+    h_plane = 2 * plane if GATED else plane
+    h = load_tube_at(h_ptr, places, h_plane, mask, P)
+    u = mix_tube(inverse_ptr, h, P, False)
+    a = ()
+    if GATED:
+        gate = load_tube_at(h_ptr + width, places, h_plane, mask, P)
+        v = mix_tube(inverse_ptr, gate, P, False)
+        for k in tl.static_range(P):
+            a = a + (activate(u[k], ACTIVATION) * v[k],)
+    else:
+        for k in tl.static_range(P):
+            a = a + (activate(u[k], ACTIVATION),)
+    y = mix_tube(matrix_ptr, a, P, False)
     for k in tl.static_range(P):
         tl.store(y_ptr + k * plane + offsets, y[k], mask=mask)
 
@@ -53,15 +98,20 @@ def tube_activation_backward_kernel(
     inverse_ptr,
     matrix_ptr,
     plane,
+    width,
     blocks,
     P: tl.constexpr,
     ACTIVATION: tl.constexpr,
+    GATED: tl.constexpr,
     LEARNED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Backward: du = (Z^T dy) sigma'(u) with u = W h, dh = W^T du, and over `blocks` tiles dW = du h^T, dZ = dy a^T."""
+    """Backward, with u = W h, v = W G (1 without a gate), a = sigma(u) v and da = Z^T dy: du = da sigma'(u) v,
+    dv = da sigma(u), dh = W^T du, dG = W^T dv, and over `blocks` tiles dW = du h^T + dv G^T and dZ = dy a^T.
+    """
     start = tl.program_id(0).to(tl.int64) * blocks * BLOCK
-    plane_of = plane.to(tl.int64)
+    y_plane = plane.to(tl.int64)
+    h_plane = 2 * y_plane if GATED else y_plane
     sums = ()
     if LEARNED:
         for _ in tl.static_range(2 * P * P):
@@ -69,26 +119,38 @@ def tube_activation_backward_kernel(
     for block in range(0, blocks):
         offsets = start + block * BLOCK + tl.arange(0, BLOCK)
         mask = offsets < plane
-        h, dy, a, du, dh, added = (), (), (), (), (), ()
+        places = input_offsets(offsets, width, GATED)
+        h = load_tube_at(h_ptr, places, h_plane, mask, P)
+        dy = load_tube_at(dy_ptr, offsets, y_plane, mask, P)
+        gate = h
+        if GATED:
+            gate = load_tube_at(h_ptr + width, places, h_plane, mask, P)
+        u = mix_tube(inverse_ptr, h, P, False)
+        da = mix_tube(matrix_ptr, dy, P, True)
+        a, du, dv = (), (), ()
+        if GATED:
+            v = mix_tube(inverse_ptr, gate, P, False)
+            for k in tl.static_range(P):
+                sigma = activate(u[k], ACTIVATION)
+                a = a + (sigma * v[k],)
+                du = du + (da[k] * v[k] * activation_slope(u[k], ACTIVATION),)
+                dv = dv + (da[k] * sigma,)
+        else:
+            for k in tl.static_range(P):
+                a = a + (activate(u[k], ACTIVATION),)
+                du = du + (da[k] * activation_slope(u[k], ACTIVATION),)
+        dh = mix_tube(inverse_ptr, du, P, True)
         for k in tl.static_range(P):
-            h = h + (tl.load(h_ptr + k * plane_of + offsets, mask=mask, other=0.0),)
-            dy = dy + (tl.load(dy_ptr + k * plane_of + offsets, mask=mask, other=0.0),)
-        for k in tl.static_range(P):
-            u = mix_tile(inverse_ptr, h, k, 0, P, 1, False, False)
-            a = a + (activate(u, ACTIVATION),)
-            du = du + (mix_tile(matrix_ptr, dy, k, 0, P, 1, True, False) * activation_slope(u, ACTIVATION),)
-        for k in tl.static_range(P):
-            dh = dh + (mix_tile(inverse_ptr, du, k, 0, P, 1, True, False),)
+            tl.store(dh_ptr + k * h_plane + places, dh[k], mask=mask)
+        if GATED:
+            dgate = mix_tube(inverse_ptr, dv, P, True)
+            for k in tl.static_range(P):
+                tl.store(dh_ptr + k * h_plane + width + places, dgate[k], mask=mask)
         if LEARNED:
-            for j in tl.static_range(P):
-                for k in tl.static_range(P):
-                    added = added + (sums[j * P + k] + du[j] * h[k].to(tl.float32),)
-            for j in tl.static_range(P):
-                for k in tl.static_range(P):
-                    added = added + (sums[P * P + j * P + k] + dy[j].to(tl.float32) * a[k],)
-            sums = added
-        for k in tl.static_range(P):
-            tl.store(dh_ptr + k * plane_of + offsets, dh[k], mask=mask)
+            sums = add_products(sums, 0, du, h, P)
+            sums = add_products(sums, P * P, dy, a, P)
+            if GATED:
+                sums = add_products(sums, 0, dv, gate, P)
     if LEARNED:
         for i in tl.static_range(2 * P * P):
             tl.store(sums_ptr + tl.program_id(0) * 2 * P * P + i, tl.sum(sums[i], axis=0))
@@ -107,13 +169,13 @@ def _backward_block(p: int, learned: bool) -> int:
 @torch.library.custom_op(
     "lformer::tube_activation",
     mutates_args=(),
-    schema="(Tensor h, Tensor inverse, Tensor matrix, str activation) -> Tensor",
+    schema="(Tensor h, Tensor inverse, Tensor matrix, str activation, bool gated) -> Tensor",
 )
 @on_device_of_tensors
-def tube_activation_op(h: Tensor, inverse: Tensor, matrix: Tensor, activation: str) -> Tensor:
-    """From h (P, ...) contiguous to (P, ...)."""
-    y = torch.empty_like(h)
-    p, plane = len(h), h[0].numel()
+def tube_activation_op(h: Tensor, inverse: Tensor, matrix: Tensor, activation: str, gated: bool) -> Tensor:
+    """From h (P, ..., F) contiguous, or (P, ..., 2F) with a gate, to (P, ..., F)."""
+    y = _output(h, inverse, matrix, activation, gated)
+    p, plane = len(y), y[0].numel()
     block = _forward_block(p)
     if plane:
         tube_activation_kernel[(triton.cdiv(plane, block),)](
@@ -122,31 +184,36 @@ def tube_activation_op(h: Tensor, inverse: Tensor, matrix: Tensor, activation: s
             inverse.contiguous(),
             matrix.contiguous(),
             plane,
+            y.shape[-1],
             P=p,
             ACTIVATION=activation,
+            GATED=gated,
             BLOCK=block,
             num_warps=4,
         )
     return y
 
 
-@tube_activation_op.register_fake
-def _output(h: Tensor, inverse: Tensor, matrix: Tensor, activation: str) -> Tensor:
-    return torch.empty_like(h)
+def _output(h: Tensor, inverse: Tensor, matrix: Tensor, activation: str, gated: bool) -> Tensor:
+    return h.new_empty(*h.shape[:-1], h.shape[-1] // 2 if gated else h.shape[-1])
+
+
+tube_activation_op.register_fake(_output)
 
 
 @torch.library.custom_op(
     "lformer::tube_activation_backward",
     mutates_args=(),
-    schema="(Tensor dy, Tensor h, Tensor inverse, Tensor matrix, str activation, bool learned) -> (Tensor, Tensor)",
+    schema="(Tensor dy, Tensor h, Tensor inverse, Tensor matrix, str activation, bool gated, bool learned) "
+    "-> (Tensor, Tensor)",
 )
 @on_device_of_tensors
 def tube_activation_backward_op(
-    dy: Tensor, h: Tensor, inverse: Tensor, matrix: Tensor, activation: str, learned: bool
+    dy: Tensor, h: Tensor, inverse: Tensor, matrix: Tensor, activation: str, gated: bool, learned: bool
 ) -> tuple[Tensor, Tensor]:
     """The gradient of h, and if they are learned those of W and Z, (2, P, P) in float32, else nothing."""
     dh = torch.empty_like(h)
-    p, plane = len(h), h[0].numel()
+    p, plane = len(dy), dy[0].numel()
     found = h.new_zeros((2, p, p) if learned else (0,), dtype=torch.float32)
     if plane == 0:
         return dh, found
@@ -163,9 +230,11 @@ def tube_activation_backward_op(
         inverse.contiguous(),
         matrix.contiguous(),
         plane,
+        dy.shape[-1],
         blocks,
         P=p,
         ACTIVATION=activation,
+        GATED=gated,
         LEARNED=learned,
         BLOCK=block,
         num_warps=4,
@@ -174,25 +243,23 @@ def tube_activation_backward_op(
 
 
 @tube_activation_backward_op.register_fake
-def _gradients(
-    dy: Tensor, h: Tensor, inverse: Tensor, matrix: Tensor, activation: str, learned: bool
-) -> tuple[Tensor, Tensor]:
-    p = len(h)
+def _gradients(dy: Tensor, h: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    learned, p = rest[-1], len(dy)
     return torch.empty_like(h), h.new_empty((2, p, p) if learned else (0,), dtype=torch.float32)
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    h, inverse, matrix, ctx.activation = inputs
+    h, inverse, matrix, ctx.activation, ctx.gated = inputs
     ctx.save_for_backward(h, inverse, matrix)
 
 
 def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     h, inverse, matrix = ctx.saved_tensors
     learned = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
-    dh, found = torch.ops.lformer.tube_activation_backward(dy, h, inverse, matrix, ctx.activation, learned)
+    dh, found = torch.ops.lformer.tube_activation_backward(dy, h, inverse, matrix, ctx.activation, ctx.gated, learned)
     if not learned:
-        return dh, None, None, None
-    return dh, found[0].to(inverse.dtype), found[1].to(matrix.dtype), None
+        return dh, None, None, None, None
+    return dh, found[0].to(inverse.dtype), found[1].to(matrix.dtype), None, None
 
 
 tube_activation_op.register_autograd(_backward, setup_context=_remember)

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+from collections.abc import Iterable
 from types import NoneType
 from typing import Any, get_args
 
@@ -18,11 +19,15 @@ def apply_settings(values: dict[str, Any], settings: list[str], types: dict[str,
         if not separator:
             raise UserError(f"--set {setting}: write it as KEY=VALUE, for example --set tube_length=4")
         if key not in types:
-            near = difflib.get_close_matches(key, sorted(types), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise UserError(f"--set {setting}: there is no setting {key!r}{hint}")
+            raise UserError(f"--set {setting}: there is no setting {key!r}{did_you_mean(key, types)}")
         changed[key] = _parse(setting, text, types[key])
     return changed
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that does not exist; empty where none is near."""
+    near = difflib.get_close_matches(word, sorted(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _parse(setting: str, text: str, hint: Any) -> Any:

@@ -23,7 +23,7 @@ from lformer.models import (
     LFormerForMaskedLM,
     LFormerForSequenceClassification,
 )
-from lformer.settings import UserError, apply_settings
+from lformer.settings import UserError, apply_settings, did_you_mean
 from lformer.studies import classify, is_study, write_markdown, write_report, write_study_report
 from lformer.studies import quickstart as run_quickstart
 from lformer.studies.bleu import bleu
@@ -71,7 +71,8 @@ class DataRequest:
         """The preset, with every --set put where it belongs."""
         name = self.preset or "default"
         if name not in PRESETS:
-            raise UserError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
+            near = did_you_mean(name, PRESETS) or f"; there are {', '.join(PRESETS)}"
+            raise UserError(f"there is no preset {name!r}{near}")
         preset = PRESETS[name]()
         data_types = DATA_TYPES
         model_types = {key: kind for key, kind in CONFIG_TYPES.items() if key not in data_types}

@@ -44,6 +44,12 @@ def test_train_settings(refused: Refused, words: Path, tmp_path: Path, setting: 
     assert message in refused("train", "--data-dir", words, "--out", tmp_path / "run", *sets([*TINY, setting]))
 
 
+def test_a_preset_that_does_not_exist(refused: Refused, words: Path, tmp_path: Path) -> None:
+    asked = ("train", "--data-dir", words, "--out", tmp_path / "run", "--preset")
+    assert "did you mean lm-shakespeare?" in refused(*asked, "lm-shakespere")
+    assert "there are default, " in refused(*asked, "zzz")
+
+
 @pytest.mark.parametrize("verb", ["train", "prepare"])
 def test_data_that_are_not_there(refused: Refused, tmp_path: Path, verb: str) -> None:
     out = tmp_path / "out"

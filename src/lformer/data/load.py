@@ -1,6 +1,5 @@
 """A source and options to text: the one way in."""
 
-import difflib
 import hashlib
 import json
 from pathlib import Path
@@ -14,7 +13,7 @@ from lformer.data.hub import load_from_hub
 from lformer.data.labels import check_every_class
 from lformer.data.language import load_language
 from lformer.data.parallel import load_translation
-from lformer.settings import UserError
+from lformer.settings import UserError, did_you_mean
 
 LABEL_NAMES = {"imdb": ["neg", "pos"], "ag_news": ["World", "Sports", "Business", "Sci/Tech"]}
 SOURCES = ("imdb", "ag_news", "cldr")
@@ -93,9 +92,7 @@ def load_data(
 def _check_options(source: str | None, data_dir: Path | None, task: str, validation_fraction: float) -> None:
     for what, value, known in (("source", source, SOURCES), ("task", task, TASKS)):
         if value is not None and value not in known:
-            near = difflib.get_close_matches(value, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise UserError(f"there is no {what} {value!r}, only {', '.join(known)}{hint}")
+            raise UserError(f"there is no {what} {value!r}, only {', '.join(known)}{did_you_mean(value, known)}")
     if source is None and data_dir is None:
         raise UserError(f"name a source ({', '.join(SOURCES)}) or give a folder with your own data")
     if source is not None and task != "classification":

@@ -1,6 +1,7 @@
 """Text from a trained model: a causal model goes on from a prompt, an encoder-decoder translates."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 from transformers.generation.streamers import BaseStreamer
+from transformers.utils import logging
 
 from lformer.data import encode_texts
 from lformer.data.encoding import encode_fields
@@ -82,13 +84,14 @@ def continue_text(
     torch.manual_seed(sampling.seed)
     given = torch.tensor([ids], device=model.device)
     generate: Any = model.generate  # type: ignore[misc]
-    found = generate(
-        given,
-        attention_mask=torch.ones_like(given),
-        max_new_tokens=new,
-        streamer=stream,
-        **sampling.options(translates=False),
-    )
+    with _without_reminders():
+        found = generate(
+            given,
+            attention_mask=torch.ones_like(given),
+            max_new_tokens=new,
+            streamer=stream,
+            **sampling.options(translates=False),
+        )
     kept = found[0].tolist()
     text = decode(tokenizer, kept if shown else kept[len(ids) :])
     if write is not None and stream is None:
@@ -134,13 +137,25 @@ def translate_ids(
     """A batch of sources to their translations, as tokens."""
     inputs = tokenizer.pad({"input_ids": [list(row) for row in ids]}, padding=True, return_tensors="pt")
     generate: Any = model.generate  # type: ignore[misc]
-    found = generate(
-        inputs["input_ids"].to(model.device),
-        attention_mask=inputs["attention_mask"].to(model.device),
-        max_new_tokens=_room(model, 1, sampling.max_new_tokens),
-        **sampling.options(translates=True),
-    )
+    with _without_reminders():
+        found = generate(
+            inputs["input_ids"].to(model.device),
+            attention_mask=inputs["attention_mask"].to(model.device),
+            max_new_tokens=_room(model, 1, sampling.max_new_tokens),
+            **sampling.options(translates=True),
+        )
     return found.tolist()
+
+
+@contextmanager
+def _without_reminders() -> Iterator[None]:
+    """Transformers has a word of its own about lengths, which we have said already."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def prompt_ids(tokenizer: PreTrainedTokenizerFast, prompt: bytes, note: Write = lambda text: None) -> list[int]:

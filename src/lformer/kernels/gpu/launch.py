@@ -56,13 +56,13 @@ def split_rows(num_rows: int, programs: int, block: int, waves: int = 2) -> tupl
     return -(-max(num_rows, 1) // rows), rows
 
 
-def split_width(width: int, largest: int) -> tuple[int, int]:
+def split_width(width: int, largest: int, most: int | None = None) -> tuple[int, int]:
     """Features in tiles whose size is a power of two, with as little padding as can be, and how many tiles there are:
-    192 = 3 x 64, 96 = 3 x 32. Tiles are no smaller than 32, unless one of 16 is enough.
+    192 = 3 x 64, 96 = 3 x 32. Tiles are no smaller than 32, unless one of 16 is enough; there are at most `most`.
     """
     block = min(largest, max(16, next_power_of_2(width)))
     best = block
-    while block > 32:
+    while block > 32 and (most is None or -(-width // (block // 2)) <= most):
         block //= 2
         if -(-width // block) * block < -(-width // best) * best:
             best = block

@@ -21,7 +21,7 @@ IN_FLOAT32 = {"mean_ptr", "rstd_ptr", "sums_ptr", "parts_ptr", "inverse_ptr", "m
 
 
 def check(kernel, dtype, options, descriptors=()):
-    """Compile with every pointer and size a multiple of 16, as they mostly are; `descriptors` are the blocks of those."""
+    """Compile with every pointer and size a multiple of 16, as they mostly are; `descriptors`: the blocks of those."""
     options, descriptors = dict(options), dict(descriptors)
     launch_options = {name: options.pop(name) for name in ("num_warps", "num_stages") if name in options}
     signature = {}

@@ -113,14 +113,3 @@ def test_dropout(learned, p):
     if learned:
         wanted = torch.einsum("jbnm,kbnm->jk", kept / (1 - rate), torch.ones_like(r))
         assert torch.allclose(eye.grad, wanted, rtol=1e-4)
-
-
-def test_a_wrong_matrix_is_noticed():
-    tensors = case(3, 2, 5, 13, torch.float32)
-    tensors["inverse"].requires_grad_(False)
-
-    def wrong(inverse, **rest):
-        return tube_norm(inverse=inverse.T.contiguous(), **rest, backend="triton")
-
-    with pytest.raises(AssertionError, match="relative error"):
-        assert_parity(wrong, tube_norm_reference, tensors, torch.float32)

@@ -217,6 +217,33 @@ def test_a_fast_wrong_kernel_is_no_result(monkeypatch: pytest.MonkeyPatch) -> No
     assert "the output differs by" in row["training"]["reason"]
 
 
+@pytest.mark.parametrize("factor", [1.01, float("nan")])
+def test_a_fast_wrong_backward_pass_is_no_result(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    real = candidates_module._tensor
+
+    def wrong(case: Any, machine: Any, p: int, backend: str, mode: str) -> Any:
+        built = real(case, machine, p, backend, mode)
+        if backend == "auto":
+            next(built.module.parameters()).register_hook(lambda gradient: factor * gradient)
+        return built
+
+    monkeypatch.setattr(candidates_module, "_tensor", wrong)
+    (found,) = compare(request_for(), None, lambda found: None)["shapes"]
+    (row,) = [row for row in found["rows"] if row["backend"] == "auto"]
+    assert row["forward"]["seconds"] is row["training"]["seconds"] is None
+    what = "is not finite" if factor != factor else "differs by 0.01 from"
+    assert f"the gradient of attention.query_key_value.weight {what}" in row["training"]["reason"]
+
+
+def test_gradients_are_compared_without_dropout() -> None:
+    (found,) = compare(request_for(peers=True), None, lambda found: None)["shapes"]
+    assert [row["gradient_difference"] is None for row in found["rows"]] == [False, False, False, True, True]
+    assert all(row["gradient_difference"] < 1e-6 for row in found["rows"][:3])
+    (found,) = compare(request_for(dropout=0.1), None, lambda found: None)["shapes"]
+    assert all(row["gradient_difference"] is None for row in found["rows"])
+    assert all(row["training"]["seconds"] for row in found["rows"])
+
+
 def test_a_compiled_candidate_without_a_compiler_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")

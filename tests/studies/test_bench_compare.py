@@ -11,10 +11,11 @@ import torch
 
 from lformer.cli import main
 from lformer.studies.bench import candidates as candidates_module
-from lformer.studies.bench import entrants
+from lformer.studies.bench import entrants, machine
 from lformer.studies.bench.candidates import Candidate
 from lformer.studies.bench.command import BenchOptions, make_request
 from lformer.studies.bench.compare import compare, summarise
+from lformer.studies.bench.machine import Machine
 from lformer.studies.bench.plots import write_plots
 from lformer.studies.bench.table import console, shape_table
 
@@ -242,6 +243,14 @@ def test_gradients_are_compared_without_dropout() -> None:
     (found,) = compare(request_for(dropout=0.1), None, lambda found: None)["shapes"]
     assert all(row["gradient_difference"] is None for row in found["rows"])
     assert all(row["training"]["seconds"] for row in found["rows"])
+
+
+def test_products_in_tensorfloat_are_compared_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_gpu, on_cpu = (Machine(torch.device(name), torch.float32) for name in ("cuda", "cpu"))
+    assert on_gpu.product_dtype == on_cpu.product_dtype == torch.float32
+    monkeypatch.setattr(machine, "allows_tf32", lambda: True)
+    assert (on_gpu.product_dtype, on_cpu.product_dtype) == (torch.float16, torch.float32)
+    assert Machine(torch.device("cuda"), torch.bfloat16).product_dtype == torch.bfloat16
 
 
 def test_a_compiled_candidate_without_a_compiler_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,17 @@ def outside_kernel(backend: str, x: Tensor, operation: str, reason: str) -> None
         _say_once(f"lformer computes {operation} outside its Triton kernel: {reason}")
 
 
+def allows_tf32() -> bool:
+    """Whether torch was told that TensorFloat-32 will do for products of float32 operands.
+
+    There is an older way of telling it, whose getter raises once the newer one was used; the newer one knows of both.
+    """
+    told = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+    if told is None:  # before torch 2.9
+        return torch.get_float32_matmul_precision() != "highest"
+    return bool(told == "tf32")
+
+
 def _why_not_here(x: Tensor, backend: str) -> str | None:
     if not x.is_cuda and not (is_interpreted() and backend == "triton"):
         return f"the tensor is on the {x.device.type}, and the kernels are for CUDA"

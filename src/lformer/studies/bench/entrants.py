@@ -77,10 +77,10 @@ def prepare(
             _warm_up(calls[measure], capturer)
             if measure == "forward":
                 output = {"output": calls["forward"]()}
-                entrant.output_difference = _compare(candidate, output, TOLERANCE[machine.dtype], references)
+                entrant.output_difference = _compare(candidate, output, TOLERANCE[machine.product_dtype], references)
                 continue
             if dropout == 0:
-                found, allowed = _gradients(built, x), GRADIENT_TOLERANCE[machine.dtype]
+                found, allowed = _gradients(built, x), GRADIENT_TOLERANCE[machine.product_dtype]
                 entrant.gradient_difference = _compare(candidate, found, allowed, references)
             if machine.is_cuda:
                 entrant.peak_bytes = _peak_bytes(built, x, calls[measure]) - held

@@ -1,14 +1,25 @@
-"""How a kernel is compared with its reference: the outputs and every gradient, against float64."""
+"""How a kernel is compared with its reference: the outputs and every gradient, against float64.
+
+The tests of the kernels run on a GPU where there is one, and are then all marked `gpu` (conftest.py): there
+`pytest -m gpu` runs every one of them on CUDA in float32, float16 and bfloat16.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-# The interpreter has no bfloat16 products; tests/kernels/test_gpu.py has them on a GPU.
-DTYPES = [torch.float32, torch.float16] + ([torch.bfloat16] if DEVICE == "cuda" else [])
+BFLOAT16 = pytest.param(
+    torch.bfloat16,
+    marks=[
+        pytest.mark.gpu,
+        pytest.mark.skipif(DEVICE == "cpu", reason="no CUDA device, and Triton's interpreter cannot multiply bfloat16"),
+    ],
+)
+DTYPES = [torch.float32, torch.float16, BFLOAT16]
 # Relative error of a whole tensor, as a norm. Half precision rounds operands, hidden activations and results.
 TOLERANCE = {torch.float32: 3e-6, torch.float16: 2e-3, torch.bfloat16: 1.2e-2}
 
@@ -53,3 +64,8 @@ def assert_parity(
     call: Callable[..., Any], reference: Callable[..., Any], tensors: dict[str, Any], dtype: torch.dtype
 ) -> None:
     assert_same(results(call, tensors), results(reference, exact(tensors)), TOLERANCE[dtype])
+
+
+def with_wrong_gradient(tensor: Tensor) -> Tensor:
+    """The same numbers to rounding, with a gradient that is too large by a tenth."""
+    return 1.1 * tensor - 0.1 * tensor.detach()

@@ -4,6 +4,7 @@ The interpreter takes more than the compiler does, and knows nothing of shared m
 """
 
 import sys
+import time
 import warnings
 
 import torch
@@ -11,7 +12,16 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from lformer.kernels.gpu import launch, slice_attention, slice_ffn, slice_matmul, tube_activation, tube_mix, tube_norm
+from lformer.kernels.gpu import (
+    launch,
+    slice_attention,
+    slice_ffn,
+    slice_gemm,
+    slice_matmul,
+    tube_activation,
+    tube_mix,
+    tube_norm,
+)
 
 warnings.simplefilter("ignore")  # Triton's own, about its next version
 NAMES = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}
@@ -19,35 +29,41 @@ FLOATS = {"eps", "dropout", "scale"}
 IN_FLOAT32 = {"mean_ptr", "rstd_ptr", "sums_ptr", "parts_ptr", "inverse_ptr", "matrix_ptr", "d_ptr"}
 
 
-def check(kernel, dtype, options):
-    """Compile with every pointer and size a multiple of 16, as they mostly are."""
-    options = dict(options)
+def check(kernel, dtype, options, descriptors=()):
+    """Compile with every pointer and size a multiple of 16, as they mostly are; `descriptors`: the blocks of those."""
+    options, descriptors = dict(options), dict(descriptors)
     launch_options = {name: options.pop(name) for name in ("num_warps", "num_stages") if name in options}
     signature = {}
     for name in kernel.arg_names:
         if name in options:
             signature[name] = "constexpr"
+        elif name in descriptors:
+            signature[name] = f"tensordesc<{NAMES[dtype].strip('*')}{descriptors[name]}>"
         elif name.endswith("_ptr"):
             signature[name] = "*i64" if name == "seed_ptr" else "*fp32" if name in IN_FLOAT32 else NAMES[dtype]
         else:
             signature[name] = "fp32" if name in FLOATS else "i32"
-    aligned = [i for i, name in enumerate(kernel.arg_names) if signature[name] != "constexpr" and name not in FLOATS]
+    unaligned = {*options, *descriptors, *FLOATS}
+    aligned = [i for i, name in enumerate(kernel.arg_names) if name not in unaligned]
     source = ASTSource(
         fn=kernel,
         signature=signature,
         constexprs={(kernel.arg_names.index(name),): value for name, value in options.items()},
         attrs={(i,): [["tt.divisibility", 16]] for i in aligned},
     )
+    started = time.process_time()
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=launch_options)
-    print(kernel.__name__, dtype, compiled.metadata.shared, "wgmma" in compiled.asm["ptx"], options, flush=True)
+    seconds = time.process_time() - started
+    tensor_cores = "wgmma" in compiled.asm["ptx"]
+    print(kernel.__name__, dtype, compiled.metadata.shared, tensor_cores, f"{seconds:.1f}", options, flush=True)
 
 
 def tube_norms(p, m):
     flags = {"HAS_INVERSE": True, "HAS_MATRIX": True, "HAS_DROPOUT": True, "POST": True, "P": p}
-    forward = {**flags, **tube_norm._tiles(p, m, 32), "HAS_BIAS": True, "WRITE_NORM": True, "KEEP_SUM": True}
-    check(tube_norm.tube_norm_forward_kernel, torch.bfloat16, forward)
-    backward = {**flags, **tube_norm._tiles(p, m, 16 if p * m <= tube_norm.NARROW else 32), "WRITE_DROPPED": False}
-    check(tube_norm.tube_norm_backward_kernel, torch.bfloat16, {**backward, "HAS_DY": True, "HAS_DYH": True})
+    kernel, tiles = tube_norm._forward_kernel(p, m)
+    check(kernel, torch.bfloat16, {**flags, **tiles, "HAS_BIAS": True, "WRITE_NORM": True, "KEEP_SUM": True})
+    kernel, tiles = tube_norm._backward_kernel(p, m)
+    check(kernel, torch.bfloat16, {**flags, **tiles, "HAS_DY": True, "HAS_DYH": True, "WRITE_DROPPED": True})
 
 
 def ffn_forward(m, dtype=torch.bfloat16):
@@ -70,6 +86,20 @@ def products(inner, outer, dtype=torch.bfloat16):
     check(slice_matmul.slice_outer_kernel, dtype, outer_options)
 
 
+def gemms():
+    """Every tiling that `_tiles` chooses from, and the one of the backward pass."""
+    forward = {"B_TRANSPOSED": True, "ACTIVATION": "relu", "HAS_BIAS": True, "HAS_AUX": False}
+    backward = {"B_TRANSPOSED": False, "ACTIVATION": "gelu", "HAS_BIAS": False, "HAS_AUX": True}
+    sizes = [(8192, 64, 192), (16384, 96, 192), (8192, 192, 768), (8192, 768, 192), (16384, 512, 2048)]
+    tilings = {tuple(slice_gemm._tiles(*size).items()) for size in sizes}
+    assert len(tilings) == 3
+    for tiles, flags in [*((dict(each), forward) for each in tilings), (slice_gemm.SMALL_TILES, backward)]:
+        options = {name: size for name, size in tiles.items() if name != "programs"}
+        n, o, k = (options[name] for name in ("BLOCK_N", "BLOCK_O", "BLOCK_K"))
+        blocks = {"c": [1, n, o], "a": [1, n, k], "b": [1, o, k] if flags["B_TRANSPOSED"] else [1, k, o]}
+        check(slice_gemm.slice_gemm_kernel, torch.bfloat16, {**options, **flags}, blocks)
+
+
 def attention(length, size, dtype=torch.bfloat16):
     qkv = torch.empty(1, 1, length, 3, 1, size, dtype=dtype)
     options = slice_attention._options(qkv, qkv, 0.1, causal=True)
@@ -88,7 +118,10 @@ def tube_activations(p, learned, gated=False):
 
 
 CASES = {
-    "tube_norm": lambda: (tube_norms(4, 192), tube_norms(3, 33)),
+    "tube_norm": lambda: (tube_norms(4, 192), tube_norms(3, 33), tube_norms(1, 992), tube_norms(6, 96)),
+    "tube_norm, 8 slices": lambda: tube_norms(8, 96),
+    "tube_norm, more slices": lambda: (tube_norms(16, 48), tube_norms(16, 512), tube_norms(9, 910)),
+    "slice_gemm": gemms,
     "slice_ffn": lambda: (ffn_forward(32), ffn_forward(192), ffn_forward(256), ffn_backward(64)),
     "float32": lambda: (ffn_forward(64, torch.float32), ffn_backward(64, torch.float32)),
     "products": lambda: (products(32, 96), products(256, 768), products(64, 64, torch.float32)),
@@ -96,6 +129,7 @@ CASES = {
     "tube_activation": lambda: (tube_activations(4, True), tube_activations(4, True, True), tube_activations(8, False)),
     "small": lambda: (
         check(tube_mix.tube_mix_kernel, torch.bfloat16, {"P": 4, "TRANSPOSED": True, "BLOCK": 1024}),
+        check(tube_mix.tube_mix_kernel, torch.bfloat16, {"P": 16, "TRANSPOSED": True, "BLOCK": 256}),
         check(launch.add_parts_kernel, torch.bfloat16, {"BLOCK_P": 16, "BLOCK": 128}),
         check(slice_matmul.column_sums_kernel, torch.bfloat16, {"BLOCK_N": 16, "BLOCK_G": 256}),
     ),

@@ -1,5 +1,6 @@
 """Whole layers and models with the kernels on and off: the same outputs, gradients and training."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from lformer import LFormerConfig, LFormerForCausalLM, LFormerForSequenceClassif
 from lformer.kernels import backend as backend_module
 from lformer.nn import LDecoderLayer, LEncoderLayer
 
-from .cases import DEVICE, assert_same, draw
+from .cases import BFLOAT16, DEVICE, assert_same, draw
 
 SMALL = {"hidden_size": 24, "num_attention_heads": 4, "tube_length": 4, "hidden_dropout_prob": 0.0}
 SMALL |= {"attention_probs_dropout_prob": 0.0, "intermediate_size": 32, "vocab_size": 50, "num_hidden_layers": 2}
@@ -114,7 +115,7 @@ def test_model(name):
     )
 
 
-def losses(model, steps):
+def losses(model, steps, autocast=None):
     """Training on a task that a model can learn: the next token of a cycle with noise."""
     generator = torch.Generator().manual_seed(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -122,7 +123,8 @@ def losses(model, steps):
     for _ in range(steps):
         start = torch.randint(0, 50, (4, 1), generator=generator)
         ids = ((start + 7 * torch.arange(12)) % 50).to(DEVICE)
-        loss = model(input_ids=ids, labels=ids, use_cache=False).loss
+        with torch.autocast(DEVICE, dtype=autocast, enabled=autocast is not None):
+            loss = model(input_ids=ids, labels=ids, use_cache=False).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -135,6 +137,17 @@ def test_fifty_steps_of_training():
     wanted, found = losses(plain, 50), losses(fast, 50)
     assert wanted[-1] < wanted[0] - 1, "it learns"
     assert torch.allclose(found, wanted, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, BFLOAT16])
+def test_training_in_mixed_precision(dtype):
+    """Under the interpreter fewer steps of fewer slices: one takes 0.6 s, whatever its size."""
+    p, steps = (4, 50) if DEVICE == "cuda" else (2, 25)
+    options = {"is_decoder": True, "num_hidden_layers": 1, "tube_length": p, "num_attention_heads": p}
+    plain, fast = both(LFormerForCausalLM, options)
+    wanted, found = losses(plain, steps, dtype), losses(fast, steps, dtype)
+    assert wanted[-1] < wanted[0] - 1, "it learns"
+    assert torch.allclose(found, wanted, rtol=1e-2 if dtype == torch.float16 else 5e-2)
 
 
 def test_training_with_dropout_runs_and_differs():
@@ -156,6 +169,60 @@ def test_the_dft_has_no_kernels():
         )
     layer = LEncoderLayer(LFormerConfig(**SMALL, transform="dft")).to(DEVICE)
     assert layer(draw(1, 4, 24, dtype=torch.float32))[0].shape == (1, 4, 24)
+
+
+OUTSIDE = {  # what takes an operation of a layer out of its kernel
+    "qk_norm": ({"qk_norm": True}, 9, "attention .*: qk_norm is between"),
+    "paper_counts": ({"paper_counts": True}, 9, "attention .*: paper_counts"),
+    "many tokens": ({}, 129, "attention .*: it takes sequences of up to 128 tokens"),
+    "gated": ({"gated": True}, 9, "activation .*: gated=True"),
+    "silu": ({"hidden_act": "silu"}, 9, "activation .*: hidden_act='silu'"),
+    "original": ({"activation_domain": "original"}, 9, "activation .*: activation_domain='original'"),
+    "rank": ({"linear_rank": 2}, 9, "activation .*: its weights are quantised or of low rank"),
+}
+
+
+@pytest.fixture
+def said(caplog, monkeypatch):
+    """What the kernels' dispatch says from here on; torch's compiler writes into the same log."""
+    monkeypatch.setattr(backend_module, "_said", set())
+    return lambda: [record.getMessage() for record in caplog.records if record.name == backend_module.__name__]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_what_is_outside_a_kernel_is_said_once(name, compiled, said):
+    """Also where the compiler traces the layer, as one graph."""
+    options, length, message = OUTSIDE[name]
+    plain, fast = both(LEncoderLayer, options)
+    x = draw(1, length, 24, dtype=torch.float32).detach()
+    torch._dynamo.reset()
+    call = torch.compile(fast, fullgraph=True, backend="eager") if compiled else fast
+    plain(x)
+    assert not said(), "torch was asked for"
+    assert torch.equal(call(x)[0], call(x)[0])
+    (found,) = said()
+    assert re.search(message, found)
+
+
+def test_masks_maps_rotations_and_caches_are_outside_the_kernel_of_attention(said):
+    _, fast = both(LFormerForCausalLM, {"is_decoder": True, "positional": "rope", "hidden_size": 32})
+    ids = torch.randint(1, 50, (2, 5), generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    fast(ids, use_cache=False)
+    fast(ids, use_cache=True)
+    layer = both(LDecoderLayer, {}, cross_attention=True)[1]
+    x = draw(2, 5, 24, dtype=torch.float32)
+    layer(x, x)
+    layer(x, x, output_attentions=True)
+    mask = torch.ones(2, 1, 5, 5, dtype=torch.bool, device=DEVICE).tril()
+    layer(x, x, mask)
+    found = {message.split(": ")[1] for message in said()}
+    assert found == {
+        "rotary positions are between projection and scores",
+        "keys and values come from a second tensor",
+        "its maps are asked for",
+        "the mask is not one of keys alone",
+    }
 
 
 def test_a_machine_that_cannot(monkeypatch):

@@ -11,10 +11,11 @@ import torch
 
 from lformer.cli import main
 from lformer.studies.bench import candidates as candidates_module
-from lformer.studies.bench import entrants
+from lformer.studies.bench import entrants, machine
 from lformer.studies.bench.candidates import Candidate
 from lformer.studies.bench.command import BenchOptions, make_request
 from lformer.studies.bench.compare import compare, summarise
+from lformer.studies.bench.machine import Machine
 from lformer.studies.bench.plots import write_plots
 from lformer.studies.bench.table import console, shape_table
 
@@ -215,6 +216,41 @@ def test_a_fast_wrong_kernel_is_no_result(monkeypatch: pytest.MonkeyPatch) -> No
     (row,) = [row for row in found["rows"] if row["backend"] == "auto"]
     assert row["forward"]["seconds"] is row["training"]["seconds"] is None
     assert "the output differs by" in row["training"]["reason"]
+
+
+@pytest.mark.parametrize("factor", [1.01, float("nan")])
+def test_a_fast_wrong_backward_pass_is_no_result(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    real = candidates_module._tensor
+
+    def wrong(case: Any, machine: Any, p: int, backend: str, mode: str) -> Any:
+        built = real(case, machine, p, backend, mode)
+        if backend == "auto":
+            next(built.module.parameters()).register_hook(lambda gradient: factor * gradient)
+        return built
+
+    monkeypatch.setattr(candidates_module, "_tensor", wrong)
+    (found,) = compare(request_for(), None, lambda found: None)["shapes"]
+    (row,) = [row for row in found["rows"] if row["backend"] == "auto"]
+    assert row["forward"]["seconds"] is row["training"]["seconds"] is None
+    what = "is not finite" if factor != factor else "differs by 0.01 from"
+    assert f"the gradient of attention.query_key_value.weight {what}" in row["training"]["reason"]
+
+
+def test_gradients_are_compared_without_dropout() -> None:
+    (found,) = compare(request_for(peers=True), None, lambda found: None)["shapes"]
+    assert [row["gradient_difference"] is None for row in found["rows"]] == [False, False, False, True, True]
+    assert all(row["gradient_difference"] < 1e-6 for row in found["rows"][:3])
+    (found,) = compare(request_for(dropout=0.1), None, lambda found: None)["shapes"]
+    assert all(row["gradient_difference"] is None for row in found["rows"])
+    assert all(row["training"]["seconds"] for row in found["rows"])
+
+
+def test_products_in_tensorfloat_are_compared_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_gpu, on_cpu = (Machine(torch.device(name), torch.float32) for name in ("cuda", "cpu"))
+    assert on_gpu.product_dtype == on_cpu.product_dtype == torch.float32
+    monkeypatch.setattr(machine, "allows_tf32", lambda: True)
+    assert (on_gpu.product_dtype, on_cpu.product_dtype) == (torch.float16, torch.float32)
+    assert Machine(torch.device("cuda"), torch.bfloat16).product_dtype == torch.bfloat16
 
 
 def test_a_compiled_candidate_without_a_compiler_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

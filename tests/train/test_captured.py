@@ -43,6 +43,7 @@ class Steps:
         self.accelerator = SimpleNamespace(device="cuda")
         self.fails = self.recording = False
         self.did: list[tuple[str, Kind]] = []
+        self.said: list[str] = []
 
     def compute(self, kind: Kind) -> None:
         if self.recording and self.fails:
@@ -79,7 +80,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
 
 
 def capture(steps: Any) -> Capture:
-    return Capture(steps)
+    return Capture(steps, steps.said.append)
 
 
 def test_each_kind_is_computed_a_few_times_then_recorded_once_and_replayed(steps: Steps) -> None:
@@ -94,11 +95,13 @@ def test_each_kind_is_computed_a_few_times_then_recorded_once_and_replayed(steps
 
 def test_there_are_not_more_graphs_than_a_limit(steps: Steps) -> None:
     launch = capture(steps)
-    for width in range(MOST_GRAPHS + 1):
+    for width in range(MOST_GRAPHS + 2):
         for _ in range(WARM_UP_STEPS + 1):
             launch(Kind(16, width, masked=False))
+        assert len(steps.said) == (width >= MOST_GRAPHS), "once, when the first one is left out"
+    assert "those of 16 x 32 tokens and of other new kinds take the ordinary step" in steps.said[0]
     assert len(launch.graphs) == MOST_GRAPHS
-    assert steps.did[-1] == ("computed", Kind(16, MOST_GRAPHS, masked=False))
+    assert steps.did[-1] == ("computed", Kind(16, MOST_GRAPHS + 1, masked=False))
 
 
 def test_a_step_that_cannot_be_recorded_says_what_to_do(steps: Steps) -> None:

@@ -1,6 +1,6 @@
 """Fast paths beside their plain-torch references: one operation, one file; the kernels themselves are in gpu/."""
 
-from lformer.kernels.backend import require_backend, use_triton
+from lformer.kernels.backend import outside_kernel, require_backend, use_triton
 from lformer.kernels.interleave import interleave_slices
 from lformer.kernels.slice_attention import slice_attention
 from lformer.kernels.slice_ffn import SIGMA, slice_ffn
@@ -13,6 +13,7 @@ __all__ = [
     "ACTIVATIONS",
     "SIGMA",
     "interleave_slices",
+    "outside_kernel",
     "require_backend",
     "slice_attention",
     "slice_ffn",

@@ -1,6 +1,5 @@
 """Which implementation of an operation runs: plain torch, or the Triton kernel beside it."""
 
-import functools
 import importlib.util
 import logging
 import os
@@ -44,7 +43,8 @@ def require_backend(backend: str) -> None:
 def use_triton(backend: str, x: Tensor, *, unsupported: str | None = None) -> bool:
     """Whether the kernels take an operation on x. `unsupported` says what they cannot do in this case, if anything.
 
-    "auto" falls back to torch and says once why; "triton" raises.
+    "auto" falls back to torch and says once why; "triton" raises. Where only some operations of a layer have no kernel,
+    that is no error: see `outside_kernel`.
     """
     if backend == "torch" or (backend == "auto" and not x.is_cuda):
         return False
@@ -53,9 +53,26 @@ def use_triton(backend: str, x: Tensor, *, unsupported: str | None = None) -> bo
         return True
     if backend == "triton":
         raise ValueError(f"backend='triton': {reason}; use backend='auto' or 'torch'")
-    if x.is_cuda and not torch.compiler.is_compiling():
-        _say_once(reason)
+    if x.is_cuda:
+        _say_once(f"lformer runs without its Triton kernels: {reason}")
     return False
+
+
+def outside_kernel(backend: str, x: Tensor, operation: str, reason: str) -> None:
+    """Say once that torch computes one operation, among others that the kernels take."""
+    if use_triton(backend, x):
+        _say_once(f"lformer computes {operation} outside its Triton kernel: {reason}")
+
+
+def allows_tf32() -> bool:
+    """Whether torch was told that TensorFloat-32 will do for products of float32 operands.
+
+    There is an older way of telling it, whose getter raises once the newer one was used; the newer one knows of both.
+    """
+    told = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+    if told is None:  # before torch 2.9
+        return torch.get_float32_matmul_precision() != "highest"
+    return bool(told == "tf32")
 
 
 def _why_not_here(x: Tensor, backend: str) -> str | None:
@@ -82,6 +99,12 @@ def _shared_memory(device: int) -> int:
     return int(getattr(properties, "shared_memory_per_block_optin", 0))
 
 
-@functools.cache
-def _say_once(reason: str) -> None:
-    logger.warning("lformer runs without its Triton kernels: %s", reason)
+_said: set[str] = set()
+
+
+@torch.compiler.assume_constant_result  # so that the compiler calls it while it traces, and a graph stays whole
+def _say_once(message: str) -> bool:
+    if message not in _said:
+        _said.add(message)
+        logger.warning(message)
+    return True

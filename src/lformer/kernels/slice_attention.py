@@ -4,12 +4,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lformer.kernels.backend import use_triton
+from lformer.kernels.backend import outside_kernel, use_triton
 from lformer.kernels.cpu import slice_attention_cpu, writes_scores
 
 MAX_LENGTH = 128
 MAX_HEAD = 128
 MAX_FLOAT32 = 64  # one of the two, in float32: of numbers twice as large half as many fit
+TOO_LARGE = (
+    f"it takes sequences of up to {MAX_LENGTH} tokens and heads of up to {MAX_HEAD} features, "
+    f"in float32 at most {MAX_FLOAT32} of one of them"
+)
 
 
 def slice_attention(
@@ -25,7 +29,9 @@ def slice_attention(
     keys: (B, T), True where a key may be looked at. A kernel takes sequences of up to MAX_LENGTH tokens; longer ones go
     to torch, where a mask costs the flash kernel.
     """
-    if _is_short(qkv) and use_triton(backend, qkv):
+    if not _is_short(qkv):
+        outside_kernel(backend, qkv, "attention", TOO_LARGE)
+    elif use_triton(backend, qkv):
         from lformer.kernels.gpu.slice_attention import slice_attention_op
 
         seed = torch.randint(2**62, (1,), device=qkv.device) if dropout > 0 else None

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lformer.kernels import slice_attention
+from lformer.kernels import outside_kernel, slice_attention
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
 from lformer.nn.head_norm import HeadNorm
@@ -103,14 +103,16 @@ class LAttention(nn.Module):
         bias: whether to add that of the output projection, or to leave it to whoever comes next.
         """
         interleaved = self.config.interleave
-        plain = not (self.cross or self.again is not None or self.num_complex_heads or self.config.qk_norm)
         keys = _key_mask(mask, xh)
-        if plain and cache is None and rotary is None and not output_attentions and (mask is None or keys is not None):
+        other_mask = mask is not None and keys is None
+        reason = self._why_not_fused(cache is not None, rotary is not None, output_attentions, other_mask)
+        if reason is None:
             qkv = self._to_heads(self.query_key_value.slices(xh)).unflatten(-1, (3, *self.head_shape))
             dropout = self.dropout if self.training else 0.0
             y = slice_attention(qkv, keys, dropout=dropout, is_causal=is_causal, backend=self.config.backend)
             y = self._from_heads(y.flatten(-2))
             return self.output.slices(y, bias=bias, interleaved=interleaved), None
+        outside_kernel(self.config.backend, xh, "attention", reason)
         projected = self._project(xh, None if self.is_cached(cache, layer_index) else memory)
         parts = [part.unflatten(-1, self.head_shape) for part in projected]  # each (P, B, T, H, E)
         if self.query_norm is not None and self.key_norm is not None:
@@ -125,6 +127,20 @@ class LAttention(nn.Module):
             q, k, v = heads if cache is None else self._update(cache, layer_index, *heads)
             y, maps = self._attend_slices_as_heads(q, k, v, mask, is_causal, output_attentions)
         return self.output.slices(self._from_heads(y), bias=bias, interleaved=interleaved), maps
+
+    def _why_not_fused(self, cached: bool, rotated: bool, maps: bool, other_mask: bool) -> str | None:
+        """What `slice_attention` has no form for, if there is anything."""
+        reasons = (
+            (self.cross, "keys and values come from a second tensor"),
+            (self.again is not None, "paper_counts projects queries, keys and values twice"),
+            (self.num_complex_heads > 0, "slices of the DFT are complex"),
+            (self.config.qk_norm, "qk_norm is between projection and scores"),
+            (rotated, "rotary positions are between projection and scores"),
+            (cached, "keys and values are in a cache"),
+            (maps, "its maps are asked for"),
+            (other_mask, "the mask is not one of keys alone"),
+        )
+        return next((reason for applies, reason in reasons if applies), None)
 
     def _to_heads(self, projected: Tensor) -> Tensor:
         """From the domain of the projections to that of the heads."""

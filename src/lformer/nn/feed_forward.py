@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lformer.kernels import ACTIVATIONS, SIGMA, interleave_slices, slice_ffn, tube_activation
+from lformer.kernels import ACTIVATIONS, SIGMA, interleave_slices, outside_kernel, slice_ffn, tube_activation
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
 from lformer.nn.linear import LLinear
@@ -61,12 +61,8 @@ class LFeedForward(nn.Module):
     def slices(self, xh: Tensor, *, bias: bool = True) -> Tensor:
         """The network in the transform domain: (P, B, T, M) -> (P, B, T, M). bias=False leaves the outer one out."""
         config = self.config
-        in_transform = config.activation_domain == "transform" or (
-            self.transform is not None and self.transform.is_identity
-        )
-        plain = not (config.num_complex or config.gated) and config.hidden_act in SIGMA
-        # Subclasses, quantised or of low rank, have no weight to hand over.
-        if in_transform and plain and type(self.inner) is type(self.outer) is LLinear:
+        reason = self._why_not_fused()
+        if reason is None:
             assert self.inner.bias is not None
             return slice_ffn(
                 xh,
@@ -79,7 +75,8 @@ class LFeedForward(nn.Module):
                 backend=config.backend,
             )
         h = self.inner.slices(xh)
-        if in_transform:
+        if self._acts_on_slices():
+            outside_kernel(config.backend, xh, "the activation of the feed-forward network", reason)
             h = self._activate(h)
         else:
             assert self.transform is not None
@@ -87,6 +84,22 @@ class LFeedForward(nn.Module):
             act, gated = config.hidden_act, config.gated
             h = tube_activation(h, inverse, matrix, act, gated=gated, backend=config.backend)
         return self.outer.slices(h, bias=bias, interleaved=config.interleave)
+
+    def _acts_on_slices(self) -> bool:
+        identity = self.transform is not None and self.transform.is_identity
+        return self.config.activation_domain == "transform" or identity
+
+    def _why_not_fused(self) -> str | None:
+        """What `slice_ffn` has no form for, if there is anything."""
+        config = self.config
+        reasons = (
+            (config.num_complex > 0, "slices of the DFT are complex"),
+            (not self._acts_on_slices(), f"activation_domain={config.activation_domain!r}"),
+            (config.gated, "gated=True"),
+            (config.hidden_act not in SIGMA, f"hidden_act={config.hidden_act!r}"),
+            (not type(self.inner) is type(self.outer) is LLinear, "its weights are quantised or of low rank"),
+        )
+        return next((reason for applies, reason in reasons if applies), None)
 
     def _activate(self, h: Tensor) -> Tensor:
         """sigma(H), (P, B, T, F) -> same; or of [A, G] side by side sigma(A) G, (P, B, T, 2F) -> (P, B, T, F)."""

@@ -1,5 +1,7 @@
 """A training step as one CUDA graph for each kind of batch: recorded once, then replayed with a single launch."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -16,11 +18,14 @@ class Capture:
     """Calls `steps.compute` a few times for each kind of batch, and from then on replays it.
 
     The calls before the recording are steps of the training like any other, so that libraries and kernels are ready
-    when it is made and no weight has to be put back. Kinds that are rare are never recorded.
+    when it is made and no weight has to be put back. Kinds that are rare are never recorded, and beyond MOST_GRAPHS
+    none is, which `say` tells once.
     """
 
-    def __init__(self, steps: ResidentSteps) -> None:
+    def __init__(self, steps: ResidentSteps, say: Callable[[str], None]) -> None:
         self.steps = steps
+        self.say = say
+        self.is_full = False
         self.graphs: dict[Kind, torch.cuda.CUDAGraph] = {}
         self.seen: dict[Kind, int] = {}
         self.stream = torch.cuda.Stream(steps.accelerator.device)
@@ -28,14 +33,23 @@ class Capture:
         self.pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, kind: Kind) -> None:
-        if kind not in self.graphs and (self.seen.get(kind, 0) < WARM_UP_STEPS or len(self.graphs) >= MOST_GRAPHS):
-            self._warm_up(kind)
+        if kind not in self.graphs and (self.seen.get(kind, 0) < WARM_UP_STEPS or self._no_more(kind)):
+            self._compute(kind)
             return
         if kind not in self.graphs:
             self.graphs[kind] = self._record(kind)
         self.graphs[kind].replay()
 
-    def _warm_up(self, kind: Kind) -> None:
+    def _no_more(self, kind: Kind) -> bool:
+        if len(self.graphs) >= MOST_GRAPHS and not self.is_full:
+            self.is_full = True
+            self.say(
+                f"{MOST_GRAPHS} kinds of batches have CUDA graphs; those of {kind.size} x {kind.width} tokens "
+                "and of other new kinds take the ordinary step, which is slower"
+            )
+        return self.is_full
+
+    def _compute(self, kind: Kind) -> None:
         self.seen[kind] = self.seen.get(kind, 0) + 1
         outside = torch.cuda.current_stream(self.stream.device)
         self.stream.wait_stream(outside)

@@ -154,7 +154,7 @@ def _resident_steps(training: Training, *, force: bool) -> ResidentSteps | None:
         training.total_steps,
     )
     if not why_not:
-        steps.launch = Capture(steps)
+        steps.launch = Capture(steps, training.display.say)
     return steps
 
 

@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lformer.kernels.backend import allows_tf32
+
 MULTIPROCESSORS = 132  # of an H100 or H200; other GPUs have about as many
 
 
@@ -37,16 +39,8 @@ def contiguous_or_none(*tensors: Tensor | None) -> list[Any]:
 
 
 def dot_precision(dtype: torch.dtype) -> str:
-    """How float32 operands are multiplied: exactly, unless torch was told that TensorFloat-32 will do.
-
-    torch has an older way of telling it, whose getter raises once the newer one was used; the newer one knows of both.
-    """
-    if dtype != torch.float32:
-        return "ieee"
-    told = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
-    if told is None:  # before torch 2.9
-        told = "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
-    return "tf32" if told == "tf32" else "ieee"
+    """How operands are multiplied, which Triton asks for those of float32."""
+    return "tf32" if dtype == torch.float32 and allows_tf32() else "ieee"
 
 
 def split_rows(num_rows: int, programs: int, block: int, waves: int = 2) -> tuple[int, int]:
@@ -56,13 +50,13 @@ def split_rows(num_rows: int, programs: int, block: int, waves: int = 2) -> tupl
     return -(-max(num_rows, 1) // rows), rows
 
 
-def split_width(width: int, largest: int) -> tuple[int, int]:
+def split_width(width: int, largest: int, most: int | None = None) -> tuple[int, int]:
     """Features in tiles whose size is a power of two, with as little padding as can be, and how many tiles there are:
-    192 = 3 x 64, 96 = 3 x 32. Tiles are no smaller than 32, unless one of 16 is enough.
+    192 = 3 x 64, 96 = 3 x 32. Tiles are no smaller than 32, unless one of 16 is enough; there are at most `most`.
     """
     block = min(largest, max(16, next_power_of_2(width)))
     best = block
-    while block > 32:
+    while block > 32 and (most is None or -(-width // (block // 2)) <= most):
         block //= 2
         if -(-width // block) * block < -(-width // best) * best:
             best = block

@@ -3,8 +3,9 @@
     o = dropout(softmax(q k^T / sqrt(E) + mask)) v
 
 For T of at most 128 the scores of some queries fit on the chip at once, so that there is one pass over memory, forward
-and backward, and nothing to keep for the backward pass but q, k and v themselves. A mask of keys costs nothing, and the
-gradients are written with the layout of the projection, so that nothing is concatenated.
+and backward, and nothing to keep for the backward pass but q, k and v themselves. The gradients are written with the
+layout of the projection, so that nothing is concatenated. A mask of keys costs nothing in the kernel, but heads above
+WIDE_HEAD take it for a mask alone: without one torch's flash kernel is faster (at E = 96 19 us, and 36 here).
 
 Layout: qkv (P, B, T, 3, H, E) contiguous, out (P, B, T, H, E). A "text" is one of the P B sequences.
 """

@@ -16,14 +16,41 @@ from lformer.kernels.gpu.launch import (
     split_width,
 )
 from lformer.kernels.gpu.tube_norm_kernels import tube_norm_backward_kernel, tube_norm_forward_kernel
+from lformer.kernels.gpu.tube_norm_long import long_tube_norm_backward_kernel, long_tube_norm_forward_kernel
 
 BACKWARD_PROGRAMS = 2 * MULTIPROCESSORS  # each leaves one row of partial sums of the parameters' gradients
 NARROW = 256  # features of a token up to which the backward pass is faster with fewer of them in a thread
+UNROLLED = 8  # slices up to which the kernels that unroll them are taken
+MOST_TILES, MOST_TERMS = (
+    4,
+    64,
+)  # of a slice, and P^2 of it: the compiler takes seconds for so many, and minutes for more
+
+
+def _forward_kernel(tube_length: int, width: int) -> tuple[Any, dict[str, int]]:
+    """The kernel and its tiles."""
+    if tube_length > UNROLLED:
+        return long_tube_norm_forward_kernel, _long_tiles(width)
+    return tube_norm_forward_kernel, _tiles(tube_length, width, 32)
+
+
+def _backward_kernel(tube_length: int, width: int) -> tuple[Any, dict[str, int]]:
+    if tube_length > UNROLLED:
+        return long_tube_norm_backward_kernel, _long_tiles(width)
+    return tube_norm_backward_kernel, _tiles(tube_length, width, 16 if tube_length * width <= NARROW else 32)
+
+
+def _long_tiles(width: int) -> dict[str, int]:
+    """A thread holds 16 numbers where they are not more than 4096 in all: with 32 it has too few registers."""
+    block = max(16, next_power_of_2(width))
+    tokens = max(1, 4096 // (16 * block))
+    return {"BLOCK_P": 16, "BLOCK_N": tokens, "BLOCK_M": block, "num_warps": 8, "num_stages": 1}
 
 
 def _tiles(tube_length: int, width: int, per_thread: int, warps: int = 4) -> dict[str, int]:
     """Tiles of so many tokens that a thread holds about `per_thread` numbers of all slices together."""
-    block, count = split_width(width, next_power_of_2(width))
+    most = max(1, min(MOST_TILES, MOST_TERMS // tube_length**2))
+    block, count = split_width(width, next_power_of_2(width), most)
     numbers = next_power_of_2(tube_length * block * count)  # of a token
     return {
         "BLOCK_M": block,
@@ -63,8 +90,8 @@ def tube_norm_op(
     if n == 0:
         return y, yh, r, mean, rstd
     bias, inverse, matrix = contiguous_or_none(bias, inverse, matrix)
-    tiles = _tiles(p, m, 32)
-    tube_norm_forward_kernel[(triton.cdiv(n, tiles["BLOCK_N"]),)](
+    kernel, tiles = _forward_kernel(p, m)
+    kernel[(triton.cdiv(n, tiles["BLOCK_N"]),)](
         y,
         yh,
         r,
@@ -142,14 +169,14 @@ def tube_norm_backward_op(
     ds, dx, g = torch.empty_like(r, dtype=dtype), torch.empty_like(r, dtype=residual_dtype), r.new_empty(0)
     if dropped:
         g = torch.empty_like(r, dtype=dtype)
-    tiles = _tiles(p, m, 16 if p * m <= NARROW else 32)
+    kernel, tiles = _backward_kernel(p, m)
     blocks = triton.cdiv(n, tiles["BLOCK_N"])
     programs = max(1, min(BACKWARD_PROGRAMS, blocks))
     per_program = triton.cdiv(blocks, programs)
     programs = triton.cdiv(blocks, per_program) if n else 1
     sums = r.new_empty((programs, 3, p, m), dtype=torch.float32)
     inverse, matrix, dy, dyh = contiguous_or_none(inverse, matrix, dy, dyh)
-    tube_norm_backward_kernel[(programs,)](
+    kernel[(programs,)](
         ds,
         dx,
         g,

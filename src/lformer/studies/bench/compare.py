@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from lformer.studies.bench.candidates import Choice, candidates
-from lformer.studies.bench.entrants import Entrant, prepare
+from lformer.studies.bench.entrants import Entrant, References, prepare
 from lformer.studies.bench.limits import MEASURES, Work, work
 from lformer.studies.bench.machine import Ceilings, Machine, facts, measure_ceilings
 from lformer.studies.bench.progress import BenchProgress
@@ -82,7 +81,7 @@ def compare_case(case: Case, request: Request, ceilings: Ceilings, progress: Ben
     wanted = candidates(case, machine, request.choice)
     capturer = Capturer() if machine.is_cuda else None
     entrants: list[Entrant] = []
-    references: dict[tuple[str, int], Tensor] = {}
+    references: References = {}
     progress.case(case.name, len(wanted) + request.plan.rounds)
     torch._dynamo.reset()
     # One compiled function for every tube length, backend and pass: beyond the limit they would silently run eagerly.
@@ -90,7 +89,7 @@ def compare_case(case: Case, request: Request, ceilings: Ceilings, progress: Ben
     with limit, capturer.active() if capturer else nullcontext():
         for candidate in wanted:
             progress.stage(f"{candidate.name}, {candidate.backend}, {candidate.mode}")
-            entrants.append(prepare(candidate, machine, capturer, references))
+            entrants.append(prepare(candidate, machine, capturer, references, dropout=case.dropout))
             progress.advance()
         progress.stage("timing")
         calls: dict[tuple[int, str], Ready] = {
@@ -149,6 +148,7 @@ def _row(
         "parameters": entrant.parameters,
         "peak_bytes": entrant.peak_bytes,
         "output_difference": entrant.output_difference,
+        "gradient_difference": entrant.gradient_difference,
         "prepare_seconds": entrant.prepare_seconds,
         "notes": entrant.notes,
     }

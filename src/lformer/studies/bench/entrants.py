@@ -16,6 +16,10 @@ from lformer.studies.bench.timing import WARMUP, Capturer, Ready, reason
 
 SEED = 0
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
+# Rounding moves hidden features across the kink of the relu, and a gradient feels that by the root of their share.
+GRADIENT_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.2, torch.float16: 5e-2}
+References = dict[tuple[str, int], dict[str, Tensor]]
+"""What the first candidate of every family and tube length computes, by name."""
 
 
 class WrongOutput(ValueError):
@@ -36,16 +40,23 @@ class Entrant:
     """Parameters, gradients and activations of one training step, not captured; None on a CPU."""
     output_difference: float | None = None
     """Norm of the difference from the first candidate with the same weights, over the norm of that one's output."""
+    gradient_difference: float | None = None
+    """The same of the gradients of input and parameters, the largest; None with dropout, which draws anew."""
     prepare_seconds: float = 0.0
 
 
 def prepare(
-    candidate: Candidate, machine: Machine, capturer: Capturer | None, references: dict[tuple[str, int], Tensor]
+    candidate: Candidate,
+    machine: Machine,
+    capturer: Capturer | None,
+    references: References,
+    *,
+    dropout: float = 0.0,
 ) -> Entrant:
     """What goes wrong becomes a reason in the row; a forward pass may work where a training step does not.
 
-    `references` collects the output of the first candidate of every family and tube length; the others, which start
-    from the same seed, must give the same. A fast wrong kernel would otherwise be a good result.
+    `references` collects output and gradients of the first candidate of every family and tube length; the others, which
+    start from the same seed, must give the same. A fast wrong kernel would otherwise be a good result.
     """
     started = time.perf_counter()
     entrant = Entrant(candidate, notes=[candidate.note] if candidate.note else [])
@@ -58,15 +69,20 @@ def prepare(
     except Exception as error:  # every failure is a row
         entrant.reasons = dict.fromkeys(MEASURES, reason(error))
         return entrant
-    calls = {"forward": _forward(built, x), "training": _training(built, x, gradient)}
+    calls: dict[str, Callable[[], Any]] = {"forward": _forward(built, x), "training": _training(built, x, gradient)}
     modes = {"forward": built.module.eval, "training": built.module.train}
     for measure in MEASURES:
         try:
             modes[measure]()
             _warm_up(calls[measure], capturer)
             if measure == "forward":
-                _compare(entrant, built.call, x, machine, references)
-            elif machine.is_cuda:
+                output = {"output": calls["forward"]()}
+                entrant.output_difference = _compare(candidate, output, TOLERANCE[machine.product_dtype], references)
+                continue
+            if dropout == 0:
+                found, allowed = _gradients(built, x), GRADIENT_TOLERANCE[machine.product_dtype]
+                entrant.gradient_difference = _compare(candidate, found, allowed, references)
+            if machine.is_cuda:
                 entrant.peak_bytes = _peak_bytes(built, x, calls[measure]) - held
         except WrongOutput as error:  # then its speed means nothing, in both passes
             entrant.reasons = dict.fromkeys(MEASURES, str(error))
@@ -135,24 +151,30 @@ def _make_ready(
         entrant.notes.append(f"{measure} not captured: {ready.not_captured}")
 
 
-@torch.no_grad()
-def _compare(
-    entrant: Entrant,
-    call: Callable[[Tensor], Tensor],
-    x: Tensor,
-    machine: Machine,
-    references: dict[tuple[str, int], Tensor],
-) -> None:
-    output = call(x)
-    if not output.isfinite().all():
-        raise WrongOutput("the output is not finite")
-    if entrant.candidate.family == "peer":
-        return
-    key = (entrant.candidate.family, entrant.candidate.tube_length)
-    reference = references.setdefault(key, output.cpu())
-    entrant.output_difference = float((output.cpu() - reference).float().norm() / reference.float().norm())
-    if entrant.output_difference > TOLERANCE[machine.dtype]:
-        raise WrongOutput(f"the output differs by {entrant.output_difference:.2g} from that of the first variant")
+def _gradients(built: Built, x: Tensor) -> dict[str, Tensor]:
+    """Those that the last training step left behind."""
+    named = {"gradient of the input": x.grad}
+    named |= {f"gradient of {name}": parameter.grad for name, parameter in built.module.named_parameters()}
+    return {name: gradient for name, gradient in named.items() if gradient is not None}
+
+
+def _compare(candidate: Candidate, found: dict[str, Tensor], allowed: float, references: References) -> float | None:
+    """The largest relative difference from the first candidate with the same weights; peers have none."""
+    for name, tensor in found.items():
+        if not tensor.isfinite().all():
+            raise WrongOutput(f"the {name} is not finite")
+    if candidate.family == "peer":
+        return None
+    known = references.setdefault((candidate.family, candidate.tube_length), {})
+    largest = 0.0
+    for name, tensor in found.items():
+        own = tensor.float().cpu()
+        reference = known.setdefault(name, own)
+        difference = float((own - reference).norm() / reference.norm().clamp_min(1e-30))
+        if difference > allowed:
+            raise WrongOutput(f"the {name} differs by {difference:.2g} from that of the first variant")
+        largest = max(largest, difference)
+    return largest
 
 
 def _held_bytes(machine: Machine) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from lformer.kernels.backend import allows_tf32
 from lformer.settings import UserError
 from lformer.train.run_folder import environment
 
@@ -34,6 +35,12 @@ class Machine:
     @property
     def item_size(self) -> int:
         return self.dtype.itemsize
+
+    @property
+    def product_dtype(self) -> torch.dtype:
+        """How exact products are: TensorFloat-32 has the digits of float16."""
+        rounds = self.is_cuda and self.dtype == torch.float32 and allows_tf32()
+        return torch.float16 if rounds else self.dtype
 
     def synchronize(self) -> None:
         if self.is_cuda:
@@ -70,6 +77,7 @@ def facts(machine: Machine) -> dict[str, Any]:
         **environment(),
         "device": torch.cuda.get_device_name() if machine.is_cuda else _cpu_name(),
         "cpu": _cpu_name(),
+        "tf32": machine.is_cuda and machine.dtype == torch.float32 and allows_tf32(),
         "load_before": round(os.getloadavg()[0], 2),
     }
 

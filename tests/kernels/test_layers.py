@@ -177,7 +177,6 @@ OUTSIDE = {  # what takes an operation of a layer out of its kernel
     "many tokens": ({}, 129, "attention .*: it takes sequences of up to 128 tokens"),
     "gated": ({"gated": True}, 9, "activation .*: gated=True"),
     "silu": ({"hidden_act": "silu"}, 9, "activation .*: hidden_act='silu'"),
-    "original": ({"activation_domain": "original"}, 9, "activation .*: activation_domain='original'"),
     "rank": ({"linear_rank": 2}, 9, "activation .*: its weights are quantised or of low rank"),
 }
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedConfig
 
 from lformer.nn import LayerConfig
+from lformer.nn.config import feed_forward_width
 from lformer.nn.fourier import FOR_ENCODERS
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class LFormerConfig(PreTrainedConfig):
         token_mixing: "attention", or for encoders "fourier": a parameter-free DFT over the features and tokens of every
             slice (FNet). It sees how long the padded batch is.
         qk_norm: RMS norm of queries and keys over the features of a head, with a learned scale per slice.
-        intermediate_size: feed-forward width over all slices; 4 D if None.
+        intermediate_size: feed-forward width over all slices; if None 4 D, or two thirds of it if `gated`.
         hidden_act: "relu", "gelu" or "silu".
         gated: a gated feed-forward: its inner projection is twice as wide, and sigma of one half multiplies the other.
         max_position_embeddings: longest input.
@@ -105,7 +106,7 @@ class LFormerConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         if self.intermediate_size is None:
-            self.intermediate_size = 4 * self.hidden_size
+            self.intermediate_size = feed_forward_width(self.hidden_size, max(self.tube_length, 1), self.gated)
         if self.num_decoder_layers is None:
             self.num_decoder_layers = self.num_hidden_layers
         super().__post_init__(**kwargs)

@@ -17,6 +17,22 @@ FOLDS = ("same", "shuffled")
 BACKENDS = ("auto", "torch", "triton")
 
 
+def feed_forward_width(hidden_size: int, tube_length: int, gated: bool) -> int:
+    """The usual width: 4 D, or if gated as many parameters, about 8/3 D.
+
+    That is cut down to a multiple of the first multiple of P^2 from 16 on, for aligned memory and for `interleave`.
+
+    >>> [feed_forward_width(256, tube_length, gated=True) for tube_length in (1, 3, 4)]
+    [672, 666, 672]
+    """
+    if not gated:
+        return 4 * hidden_size
+    chunks = tube_length**2
+    unit = -(-16 // chunks) * chunks
+    width = 8 * hidden_size // 3
+    return width // unit * unit or width
+
+
 @dataclass(frozen=True, kw_only=True)
 class LayerConfig:
     """Sizes and choices of an encoder or decoder layer."""
@@ -26,7 +42,7 @@ class LayerConfig:
     num_attention_heads: int = 4
     """Heads in total, over all slices: a multiple of the tube length."""
     intermediate_size: int | None = None
-    """Width of the feed-forward's hidden activations over all slices; 4 D if None."""
+    """Width of the feed-forward's hidden activations over all slices; if None 4 D, or as many parameters if `gated`."""
     token_mixing: str = "attention"
     """How tokens meet in an encoder layer: "attention", or "fourier" (FNet), the real part of a DFT over the features
     and tokens of every slice, which has no parameters."""
@@ -68,10 +84,11 @@ class LayerConfig:
 
     def __post_init__(self) -> None:
         _positive(self, "hidden_size", "num_attention_heads", "tube_length")
-        if self.intermediate_size is None:
-            object.__setattr__(self, "intermediate_size", 4 * self.hidden_size)
-        _positive(self, "intermediate_size")
         _flag(self, "qk_norm", "gated")
+        if self.intermediate_size is None:
+            width = feed_forward_width(self.hidden_size, self.tube_length, self.gated)
+            object.__setattr__(self, "intermediate_size", width)
+        _positive(self, "intermediate_size")
         _one_of(self, "token_mixing", MIXINGS)
         _one_of(self, "hidden_act", tuple(ACTIVATIONS))
         _one_of(self, "transform_scope", SCOPES)

@@ -14,6 +14,7 @@ from lformer.train.recipe import Recipe
 
 BYTES = DataSettings(tokenizer_kind="byte", lowercase=False)
 TENSOR_ONLY = ("interleave", "attention_domain", "activation_domain", "feed_forward_fold")
+GATED = {"gated": True, "hidden_act": "silu"}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
@@ -23,10 +24,27 @@ def modern() -> dict[str, Any]:
 
 
 def recommended() -> dict[str, Any]:
-    """The tensor model that learns best as far as we have measured: slices that mix, by a learned transform and by
-    interleaving. The one place to change it for all presets.
+    """The tensor block that learns best as far as we have measured (docs/language.md): every linear map is an L-product
+    between tensors of the original domain, its transform is learned, and chunks are interleaved between the two
+    products of a sublayer. The one place to change it for all presets.
     """
-    return {**modern(), "tube_length": 4, "transform": "learned", "interleave": True}
+    return {
+        **modern(),
+        **GATED,
+        "tube_length": 4,
+        "transform": "learned",
+        "interleave": True,
+        "attention_domain": "original",
+        "activation_domain": "original",
+    }
+
+
+def recommended_preset() -> Preset:
+    return Preset(
+        about="the tensor block we recommend, for any --task; width and depth by --set",
+        model={**recommended(), "num_attention_heads": 8},
+        recipe=Recipe(learning_rate=1e-3),
+    )
 
 
 def lm_shakespeare() -> Preset:
@@ -143,6 +161,7 @@ def _variants(
 
 
 LANGUAGE_PRESETS: dict[str, Callable[[], Preset]] = {
+    "recommended": recommended_preset,
     **_variants("lm-shakespeare", lm_shakespeare, 128, 4),
     **_variants("lm-enwik8-small", lm_enwik8_small, 256, 4),
     **_variants("lm-enwik8", lm_enwik8, 512, 8),

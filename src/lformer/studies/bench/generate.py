@@ -24,7 +24,7 @@ from lformer.studies.bench.machine import Machine, facts, make_machine
 from lformer.studies.bench.progress import BenchProgress
 from lformer.studies.bench.table import console
 from lformer.train.files import write_json
-from lformer.train.language_presets import modern, recommended
+from lformer.train.language_presets import GATED, modern, recommended
 
 HEAD_SIZE = 64
 
@@ -131,7 +131,7 @@ def _entrants(options: GenerateOptions, machine: Machine) -> list[_Entrant]:
     tensor_heads = -(-heads // options.p) * options.p
     sides = {
         f"T{options.p}": {**recommended(), "tube_length": options.p, "num_attention_heads": tensor_heads},
-        "dense": {**modern(), "tube_length": 1, "transform": "identity", "num_attention_heads": heads},
+        "dense": {**modern(), **GATED, "tube_length": 1, "transform": "identity", "num_attention_heads": heads},
     }
     models: dict[str, nn.Module] = {}
     for name, fields in sides.items():

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from lformer import LFormerConfig
 from lformer.studies.published import SETTINGS
 from lformer.studies.results import Results
 from lformer.studies.rows import NOT_IN_PAPER, Row, data_of, group_rows, title_of
@@ -102,7 +103,7 @@ def _of_data(name: str) -> Callable[[Results, Row], str]:
 
 
 def _feed_forward(results: Results, row: Row) -> str:
-    return _written([row.field("intermediate_size") or 4 * row.field("hidden_size")])
+    return _written([LFormerConfig(**row.fields).intermediate_size])
 
 
 def _sequence_length(results: Results, row: Row) -> str:

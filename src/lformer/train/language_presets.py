@@ -72,7 +72,7 @@ def lm_shakespeare() -> Preset:
 
 def lm_enwik8_small() -> Preset:
     return Preset(
-        about="bytes of Wikipedia (--data-dir with enwik8.xz), 3.2 M layer parameters; a minute on a GPU",
+        about="bytes of Wikipedia (--data-dir with enwik8.xz), 3.2 M layer parameters; for a GPU",
         task="causal-lm",
         model={
             **recommended(),

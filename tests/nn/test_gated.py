@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from lformer.nn import LEncoderLayer, LFeedForward
+from lformer.nn import LayerConfig, LEncoderLayer, LFeedForward
 
 from .cases import (
     FEW_CASES,
@@ -121,3 +121,14 @@ def test_every_backend(changes, kernels):
 @pytest.mark.parametrize("gated", [False, True])
 def test_slices_stay_apart(gated):
     assert_block_diagonal(randomize(LEncoderLayer(make_config("identity", 4, gated=gated, hidden_act="silu"))))
+
+
+@pytest.mark.parametrize(("width", "p"), [(128, 1), (256, 4), (252, 3), (1024, 8)])
+def test_a_gate_costs_no_parameters_unless_a_width_is_given(width, p):
+    sizes = {"hidden_size": width, "tube_length": p, "num_attention_heads": p, "interleave": True}
+    plain, gated = (LFeedForward(LayerConfig(**sizes, gated=gate)) for gate in (False, True))
+    count, wanted = (sum(parameter.numel() for parameter in layer.parameters()) for layer in (gated, plain))
+    assert 0.94 * wanted < count <= wanted
+    assert LayerConfig(**sizes, gated=True, intermediate_size=4 * width).intermediate_size == 4 * width
+    with pytest.raises(ValueError, match="gated=1 must be True or False"):
+        LayerConfig(**sizes, gated=1)

@@ -59,7 +59,7 @@ def lm_shakespeare() -> Preset:
             **NO_DROPOUT,  # too few epochs to learn by heart; and without it attention takes its fast path on a CPU
         },
         recipe=Recipe(
-            epochs=6,
+            epochs=4,
             batch_size=16,
             sequence_length=128,
             learning_rate=3e-3,

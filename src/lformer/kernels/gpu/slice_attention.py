@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lformer.kernels.gpu.dropout import kept
 from lformer.kernels.gpu.launch import dot_precision, next_power_of_2, on_device_of_tensors, placeholder, split_width
 
 WIDE_HEAD = 64  # above it torch's flash kernel is the faster one forward; backward ours is at every size
@@ -68,10 +69,9 @@ def attention_weights(scores, keys_ptr, b, queries, t, length, HAS_MASK: tl.cons
 
 
 @triton.jit
-def kept(seed_ptr, queries, t, length, head, dropout):
+def kept_weights(seed_ptr, queries, t, length, head, dropout):
     """0 or 1 / (1 - dropout) for every weight of some queries of a head."""
-    at = (head * length + queries[:, None]) * length + t[None, :]
-    return tl.where(tl.rand(tl.load(seed_ptr), at) >= dropout, 1.0 / (1.0 - dropout), 0.0)
+    return kept(tl.load(seed_ptr), (head * length + queries[:, None]) * length + t[None, :], dropout)
 
 
 @triton.jit
@@ -108,7 +108,7 @@ def slice_attention_forward_kernel(
     scores = dot_along_features(q, k, BLOCK_Q, BLOCK_T, TILES, PRECISION) * scale
     weights = attention_weights(scores, keys_ptr, text % batch, queries, t, length, HAS_MASK, CAUSAL)
     if HAS_DROPOUT:
-        weights = weights * kept(seed_ptr, queries, t, length, program, dropout)
+        weights = weights * kept_weights(seed_ptr, queries, t, length, program, dropout)
     weights = weights.to(v[0].dtype)
     o = ()
     for c in tl.static_range(TILES):
@@ -158,7 +158,7 @@ def slice_attention_backward_kernel(
     dw = dot_along_features(do, v, BLOCK_T, BLOCK_T, TILES, PRECISION)
     a = w
     if HAS_DROPOUT:
-        keep = kept(seed_ptr, t, t, length, program, dropout)
+        keep = kept_weights(seed_ptr, t, t, length, program, dropout)
         a = w * keep
         dw = dw * keep
     ds = (w * (dw - tl.sum(w * dw, axis=1)[:, None]) * scale).to(k[0].dtype)

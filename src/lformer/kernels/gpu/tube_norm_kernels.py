@@ -11,6 +11,8 @@ compiler may not swap them.
 import triton
 import triton.language as tl
 
+from lformer.kernels.gpu.dropout import kept
+
 
 @triton.jit
 def tile_columns(c, BLOCK_M: tl.constexpr):
@@ -79,11 +81,10 @@ def mix_tile(
 
 
 @triton.jit
-def keep_scale(seed, rows, c, j, width, dropout, BLOCK_M: tl.constexpr):
-    """0 or 1 / (1 - dropout) for slice j: four slices share one call of the generator."""
+def keep_scale(seed, rows, c, j, width, dropout, P: tl.constexpr, BLOCK_M: tl.constexpr):
+    """0 or 1 / (1 - dropout) for tile c of slice j."""
     offsets = rows[:, None] * width + tile_columns(c, BLOCK_M)[None, :]
-    random = tl.rand4x(seed + j // 4, offsets)
-    return tl.where(random[j % 4] >= dropout, 1.0 / (1.0 - dropout), 0.0)
+    return kept(seed, offsets * P + j, dropout)
 
 
 @triton.jit
@@ -152,7 +153,7 @@ def tube_norm_forward_kernel(
         for c in tl.static_range(TILES):
             mixed = mix_tile(inverse_ptr, s, j, c, P, TILES, False, not HAS_INVERSE)
             if HAS_DROPOUT:
-                mixed = mixed * keep_scale(seed, rows, c, j, width, dropout, BLOCK_M)
+                mixed = mixed * keep_scale(seed, rows, c, j, width, dropout, P, BLOCK_M)
             mixed += x[j * TILES + c].to(tl.float32)
             r = r + (mixed,)
             sums = sums + (mixed.to(r_ptr.dtype.element_ty if POST else y_ptr.dtype.element_ty),)
@@ -311,7 +312,7 @@ def tube_norm_backward_kernel(
                         dr += dy[j * TILES + c].to(tl.float32)
                 dx = dx + (dr.to(dx_ptr.dtype.element_ty),)
                 if HAS_DROPOUT:
-                    dr = dr * keep_scale(seed, rows, c, j, width, dropout, BLOCK_M)
+                    dr = dr * keep_scale(seed, rows, c, j, width, dropout, P, BLOCK_M)
                 g = g + (dr,)
         ds, new_dbias = (), ()
         for k in tl.static_range(P):

@@ -8,6 +8,8 @@ Letters and arguments are those of tube_norm_kernels.py.
 import triton
 import triton.language as tl
 
+from lformer.kernels.gpu.dropout import kept
+
 
 @triton.jit
 def mix_tubes(
@@ -52,10 +54,10 @@ def load_parameters(ptr, stride, width, P: tl.constexpr, BLOCK_P: tl.constexpr, 
 
 @triton.jit
 def keep_scales(seed_ptr, rows, width, dropout, BLOCK_P: tl.constexpr, BLOCK_M: tl.constexpr):
-    """0 or 1 / (1 - dropout); every slice draws from a seed of its own."""
+    """0 or 1 / (1 - dropout); every place of every slice has its own."""
     k = tl.arange(0, BLOCK_P)[:, None, None]
     at = rows[None, :, None] * width + tl.arange(0, BLOCK_M)[None, None, :]
-    return tl.where(tl.rand(tl.load(seed_ptr) + k, at) >= dropout, 1.0 / (1.0 - dropout), 0.0)
+    return kept(tl.load(seed_ptr), at * BLOCK_P + k, dropout)
 
 
 @triton.jit

@@ -2,13 +2,16 @@
 
 Every row has the same effort: its learning rate is the best of a grid on validation texts held out of the training
 split, with one seed; then it is trained on the whole training split with three seeds and measured on the test split.
+
+Training is shorter than the paper's: with tuned learning rates 20 epochs of IMDB only learn it by heart. AG News, whose
+texts are mostly short, is trained on batches of similar length. Both hold for every row alike.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from lformer.studies.paper import GROUPS, RECIPES
+from lformer.studies.paper import GROUPS
 from lformer.studies.scales import Scale
 from lformer.studies.study import Run, Study
 from lformer.train import Recipe
@@ -17,6 +20,11 @@ VALIDATION = 0.1
 # The groups have other names than the paper's: with tuned learning rates they are not what it reports.
 BASES = {"imdb-128-tuned": "imdb-128", "ag-news-256-tuned": "ag-news-256"}
 WIDTHS = {"imdb-128-tuned": 128, "ag-news-256-tuned": 256}
+TITLES = {
+    "imdb-128-tuned": "IMDB, d=128, 5 epochs, learning rates tuned",
+    "ag-news-256-tuned": "AG News, d=256, 3 epochs, learning rates tuned",
+}
+RECIPES = {"imdb-128-tuned": Recipe(epochs=5), "ag-news-256-tuned": Recipe(epochs=3, bucket=True)}
 MATCHED = "Dense, half as wide"
 
 TENSOR: dict[str, Any] = {"tube_length": 4, "positional": "standard"}
@@ -41,12 +49,7 @@ def controls(scale: Scale) -> Study:
         name="controls",
         scale=scale.name,
         data={**data, **trials},
-        groups={
-            group: replace(
-                GROUPS[BASES[group]], title=scale.title(f"{GROUPS[BASES[group]].title}, learning rates tuned")
-            )
-            for group in WIDTHS
-        },
+        groups={group: replace(GROUPS[BASES[group]], title=scale.title(title)) for group, title in TITLES.items()},
         runs=runs,
         comparisons=[
             (group, model, other)
@@ -56,6 +59,7 @@ def controls(scale: Scale) -> Study:
             if model != other
         ],
         compressed=[(group, "Std") for group in WIDTHS],
+        is_timed=False,
     )
 
 
@@ -121,7 +125,7 @@ def _tuned(scale: Scale, group: str, model: str, fields: dict[str, Any]) -> Iter
 
 
 def _recipe(scale: Scale, group: str, **changes: Any) -> Recipe:
-    return scale.recipe(replace(RECIPES[BASES[group]], **changes))
+    return scale.recipe(replace(RECIPES[group], **changes))
 
 
 def _trial_data(group: str) -> str:

@@ -64,6 +64,7 @@ PAPER: dict[str, Any] = {**MODERN, "norm_placement": "post", "positional": "stan
 LEARNED: dict[str, Any] = {"transform": "learned"}
 MIXED: dict[str, Any] = {**LEARNED, "interleave": True}
 HALF: dict[str, Any] = {"initializer_range": 0.5}
+GATED: dict[str, Any] = {"gated": True, "hidden_act": "silu"}
 L_PRODUCTS: dict[str, Any] = {"attention_domain": "original", "activation_domain": "original"}
 
 
@@ -83,11 +84,11 @@ def rows(size: Size = LARGE) -> dict[str, dict[str, Any]]:
         f"dense, d={size.equal_work} (equal multiply-adds)": {**dense, "hidden_size": size.equal_work},
         "dense, as in the paper": {**dense, **PAPER},
         "dense, half as large at the start": {**dense, **HALF},
-        "dense, gated": {**dense, **_gated(size.widths[1])},
+        "dense, gated": {**dense, **GATED},
         f"dense, gated, d={size.equal_work} (equal multiply-adds)": {
             **dense,
             "hidden_size": size.equal_work,
-            **_gated(size.equal_work),
+            **GATED,
         },
         "dense, qk-norm": {**dense, "qk_norm": True},
         "T4, as in the paper": {**tensor, **PAPER},
@@ -103,11 +104,11 @@ def rows(size: Size = LARGE) -> dict[str, dict[str, Any]]:
         "T4 L-products, interleaved": {**tensor, **L_PRODUCTS, "interleave": True},
         "T4 L-products, learned": {**tensor, **L_PRODUCTS, **LEARNED},
         "T4 L-products, learned, interleaved": {**tensor, **L_PRODUCTS, **MIXED},
-        "T4 L-products, learned, interleaved, gated": {**tensor, **L_PRODUCTS, **MIXED, **_gated(wide)},
+        "T4 L-products, learned, interleaved, gated": {**tensor, **L_PRODUCTS, **MIXED, **GATED},
         "T4 L-products, learned, interleaved, half as large at the start": {**tensor, **L_PRODUCTS, **MIXED, **HALF},
         "T4 interleaved, shuffled": {**tensor, "interleave": True, "feed_forward_fold": "shuffled"},
         "T4 learned, interleaved, shuffled": {**tensor, **MIXED, "feed_forward_fold": "shuffled"},
-        "T4 learned, interleaved, gated": {**tensor, **MIXED, **_gated(wide)},
+        "T4 learned, interleaved, gated": {**tensor, **MIXED, **GATED},
         "T4 learned, interleaved, qk-norm": {**tensor, **MIXED, "qk_norm": True},
         "T4 learned, interleaved, rate by slice": {**tensor, **MIXED},
     }
@@ -183,8 +184,3 @@ def _run(
         tuned_by=tuned_by,
         role="result" if tuned_by else "trial",
     )
-
-
-def _gated(width: int) -> dict[str, Any]:
-    """A gated feed-forward network of about as many parameters: two thirds as wide, in sixteens for the chunks."""
-    return {"gated": True, "hidden_act": "silu", "intermediate_size": 8 * width // 3 // 16 * 16}

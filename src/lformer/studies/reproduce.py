@@ -140,6 +140,7 @@ class Reproduction:
     def _failures(self) -> dict[str, str]:
         """Why a row has no speed, or a dense model was not compressed."""
         rows = [(group, model) for group in self.study.groups for model in self.study.rows(group)]
+        rows = rows if self.study.is_timed else []
         wanted = {f"speed of {group}/{model}": self._measurement(group, model) for group, model in rows}
         wanted |= {f"compression of {g}/{m}": self._compressed_file(g, m) for g, m in self.study.compressed}
         absent = [name for name, path in wanted.items() if not path.is_file()]
@@ -172,7 +173,7 @@ class Reproduction:
         jobs: dict[str, Job] = {}
         for run in self.study.runs:
             path, name = self._measurement(run.group, run.model), f"{run.group}/{run.model}"
-            if run.is_reported and self._is_finished(run) and not path.is_file():
+            if self.study.is_timed and run.is_reported and self._is_finished(run) and not path.is_file():
                 jobs.setdefault(name, Job(name, lambda run=run, path=path: self._measure_job(run, path)))  # type: ignore[misc]
         with StudyProgress(dict.fromkeys(jobs, 1), None, self.console, "measuring") as progress:
             failed = self._pool(1, progress).run(list(jobs.values()))
@@ -209,7 +210,7 @@ class Reproduction:
         threads = None
         if self.study.scale == "smoke":
             threads = 1  # threads of tiny matrices only wait for each other
-        elif workers > 1 and not torch.cuda.is_available():
+        elif workers > 1:
             threads = max(1, (os.cpu_count() or 1) // workers)
         lock = () if self.lock is None else (self.lock,)
         calls: dict[str, Any] = {"on_start": progress.start, "on_end": progress.end}

@@ -77,6 +77,8 @@ class Study:
     """What learning rates are chosen by: "accuracy", or "bits" of a language model, of which fewer are better."""
     compressed: list[tuple[str, str]] = field(default_factory=list)
     """(group, model): dense models that are compressed after training."""
+    is_timed: bool = True
+    """Whether the speed of every row is measured, alone on the machine."""
 
     def __post_init__(self) -> None:
         names = [run.name for run in self.runs]

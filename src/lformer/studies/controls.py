@@ -21,10 +21,10 @@ VALIDATION = 0.1
 BASES = {"imdb-128-tuned": "imdb-128", "ag-news-256-tuned": "ag-news-256"}
 WIDTHS = {"imdb-128-tuned": 128, "ag-news-256-tuned": 256}
 TITLES = {
-    "imdb-128-tuned": "IMDB, d=128, 5 epochs, learning rates tuned",
-    "ag-news-256-tuned": "AG News, d=256, 3 epochs, learning rates tuned",
+    "imdb-128-tuned": "IMDB, d=128, 4 epochs, learning rates tuned",
+    "ag-news-256-tuned": "AG News, d=256, 2 epochs, learning rates tuned",
 }
-RECIPES = {"imdb-128-tuned": Recipe(epochs=5), "ag-news-256-tuned": Recipe(epochs=3, bucket=True)}
+RECIPES = {"imdb-128-tuned": Recipe(epochs=4), "ag-news-256-tuned": Recipe(epochs=2, bucket=True)}
 MATCHED = "Dense, half as wide"
 
 TENSOR: dict[str, Any] = {"tube_length": 4, "positional": "standard"}

@@ -18,15 +18,27 @@ from lformer.kernels.gpu import (
     slice_ffn,
     slice_gemm,
     slice_matmul,
+    slice_products,
     tube_activation,
     tube_mix,
     tube_norm,
+    tube_rotary,
 )
 
 warnings.simplefilter("ignore")  # Triton's own, about its next version
 NAMES = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}
 FLOATS = {"eps", "dropout", "scale"}
-IN_FLOAT32 = {"mean_ptr", "rstd_ptr", "sums_ptr", "parts_ptr", "inverse_ptr", "matrix_ptr", "d_ptr"}
+IN_FLOAT32 = {
+    "mean_ptr",
+    "rstd_ptr",
+    "sums_ptr",
+    "parts_ptr",
+    "inverse_ptr",
+    "matrix_ptr",
+    "d_ptr",
+    "cos_ptr",
+    "sin_ptr",
+}
 
 
 def check(kernel, dtype, options, descriptors=()):
@@ -55,7 +67,9 @@ def check(kernel, dtype, options, descriptors=()):
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=launch_options)
     seconds = time.process_time() - started
     tensor_cores = "wgmma" in compiled.asm["ptx"]
-    print(kernel.__name__, dtype, compiled.metadata.shared, tensor_cores, f"{seconds:.1f}", options, flush=True)
+    lines = [compiled.asm[stage].count("\n") for stage in ("source", "ttir", "llir")]
+    found = (kernel.__name__, dtype, compiled.metadata.shared, tensor_cores, *lines)
+    print(*found, f"{seconds:.1f} s", options, flush=True)
 
 
 def tube_norms(p, m):
@@ -113,8 +127,22 @@ def tube_activations(p, learned, gated=False):
     options = {"P": p, "ACTIVATION": "silu" if gated else "gelu", "GATED": gated, "num_warps": 4}
     forward = {**options, "BLOCK": tube_activation._forward_block(p)}
     check(tube_activation.tube_activation_kernel, torch.bfloat16, forward)
-    backward = {**options, "LEARNED": learned, "BLOCK": tube_activation._backward_block(p, learned)}
+    backward = {**options, "LEARNED": learned, "WHOLE": True, **tube_activation._backward_tiles(p, learned, gated)}
     check(tube_activation.tube_activation_backward_kernel, torch.bfloat16, backward)
+
+
+def tube_rotaries(p, size, has_matrix, learned=False):
+    heads = {"H": 2}
+    options = tube_rotary._options(p, size, has_matrix=has_matrix)
+    check(tube_rotary.tube_rotary_kernel, torch.bfloat16, {**heads, **options})
+    options = tube_rotary._options(p, size, has_matrix=has_matrix, sums=learned)
+    check(tube_rotary.tube_rotary_backward_kernel, torch.bfloat16, {**heads, **options, "LEARNED": learned})
+
+
+def slice_sums(p, *, bias=False, whole=True):
+    """The inner products of slices, of which one side is given a bias or is normed."""
+    flags = {"P": p, "HAS_BIAS": bias, "HAS_NORM": not bias, "WHOLE": whole}
+    check(slice_products.slice_products_kernel, torch.bfloat16, {**flags, **slice_products._tiles(p, 2)})
 
 
 CASES = {
@@ -127,6 +155,12 @@ CASES = {
     "products": lambda: (products(32, 96), products(256, 768), products(64, 64, torch.float32)),
     "attention": lambda: (attention(128, 64), attention(128, 128), attention(128, 64, torch.float32)),
     "tube_activation": lambda: (tube_activations(4, True), tube_activations(4, True, True), tube_activations(8, False)),
+    "tube_rotary": lambda: (
+        tube_rotaries(1, 64, False),
+        tube_rotaries(4, 64, True, True),
+        tube_rotaries(8, 64, True, True),
+    ),
+    "slice_products": lambda: (slice_sums(4), slice_sums(8, bias=True), slice_sums(16), slice_sums(3, whole=False)),
     "small": lambda: (
         check(tube_mix.tube_mix_kernel, torch.bfloat16, {"P": 4, "TRANSPOSED": True, "BLOCK": 1024}),
         check(tube_mix.tube_mix_kernel, torch.bfloat16, {"P": 16, "TRANSPOSED": True, "BLOCK": 256}),

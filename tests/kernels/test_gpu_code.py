@@ -1,4 +1,6 @@
-"""The compiler for GPUs accepts the kernels, in some seconds each, and what it makes fits on one; on any machine."""
+"""The compiler for GPUs accepts the kernels, with some seconds of work each, and what it makes fits on one; on any
+machine.
+"""
 
 import os
 import subprocess
@@ -10,7 +12,10 @@ from lformer.kernels.backend import SHARED_MEMORY
 
 from .compile_for_gpu import CASES
 
-MOST_SECONDS = 30  # of one processor; most kernels take one or two, tube_norm up to ten
+# Half a minute of one processor at most; most kernels take one or two seconds. Seconds depend on what else the machine
+# does (20 of a machine alone were 40 of a busy one), but they follow from what the compiler has before it: lines of
+# Triton's language as read and as inlined and unrolled, and of LLVM's. Most have 1,000, 1,000 and 5,000.
+MOST_LINES = (8_000, 8_000, 50_000)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -22,8 +27,8 @@ def test_compiles_and_fits(case):
     lines = done.stdout.splitlines()
     assert lines
     for line in lines:
-        name, dtype, shared, tensor_cores, seconds = line.split()[:5]
+        name, dtype, shared, tensor_cores, *lengths = line.split()[:7]
         assert int(shared) <= SHARED_MEMORY, line
-        assert float(seconds) < MOST_SECONDS, line
+        assert all(int(length) <= most for length, most in zip(lengths, MOST_LINES, strict=True)), line
         if ("ffn" in name or "gemm" in name) and dtype == "torch.bfloat16":
             assert tensor_cores == "True", f"no wgmma instructions: {line}"

@@ -37,6 +37,12 @@ VARIANTS = {
     "sigma original, gated": {"activation_domain": "original", "gated": True, "hidden_act": "silu"},
     "interleave": {"interleave": True, "hidden_size": 32},
     "rope": {"positional": "rope", "hidden_size": 32},
+    "rope, heads original": {
+        "positional": "rope",
+        "hidden_size": 32,
+        "attention_domain": "original",
+        "transform": "learned",
+    },
     "counts": {"paper_counts": True},
     "one slice": {"tube_length": 1},
     "three slices": {"tube_length": 3, "num_attention_heads": 3},
@@ -78,7 +84,7 @@ def test_encoder_layer(name):
     x = draw(2, 9, plain.config.hidden_size, dtype=torch.float32)
     mask = torch.ones(2, 1, 1, 9, dtype=torch.bool, device=DEVICE)
     mask[1, ..., 6:] = False
-    if name == "rope":
+    if name.startswith("rope"):
         pytest.skip("a layer alone has no positions; the model below does")
     assert_same(everything(fast, x, mask), everything(plain, x, mask), 2e-5)
 
@@ -217,7 +223,7 @@ def test_masks_maps_rotations_and_caches_are_outside_the_kernel_of_attention(sai
     layer(x, x, mask)
     found = {message.split(": ")[1] for message in said()}
     assert found == {
-        "rotary positions are between projection and scores",
+        "rotary positions come before it, in one pass of tube_rotary",
         "keys and values come from a second tensor",
         "its maps are asked for",
         "the mask is not one of keys alone",
@@ -256,7 +262,7 @@ def test_auto_is_torch_on_the_cpu():
     assert not backend_module.use_triton("torch", x)
 
 
-@pytest.mark.parametrize("name", ["paper", "pre", "learned", "interleave"])
+@pytest.mark.parametrize("name", ["paper", "pre", "learned", "interleave", "rope, heads original"])
 def test_compiles_as_one_graph(name):
     """The kernels are operations that the compiler passes through, forward and backward."""
     _, fast = both(LFormerForSequenceClassification, VARIANTS[name])

@@ -5,8 +5,9 @@ import torch
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
+from lformer.kernels import rotate
 from lformer.nn import LAttention, RotaryPositions, TubePositionalEncoding, reference
-from lformer.nn.positions import alphas, rotate
+from lformer.nn.positions import alphas
 
 from .cases import assert_close, assert_differs, leaf, make_config, randn, randomize
 

@@ -8,6 +8,7 @@ from lformer.kernels.slice_linear import slice_linear
 from lformer.kernels.tube_activation import ACTIVATIONS, tube_activation
 from lformer.kernels.tube_mix import tube_mix
 from lformer.kernels.tube_norm import tube_norm
+from lformer.kernels.tube_rotary import rotate, tube_rotary
 
 __all__ = [
     "ACTIVATIONS",
@@ -15,11 +16,13 @@ __all__ = [
     "interleave_slices",
     "outside_kernel",
     "require_backend",
+    "rotate",
     "slice_attention",
     "slice_ffn",
     "slice_linear",
     "tube_activation",
     "tube_mix",
     "tube_norm",
+    "tube_rotary",
     "use_triton",
 ]

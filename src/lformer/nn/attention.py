@@ -10,13 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lformer.kernels import outside_kernel, slice_attention
+from lformer.kernels import outside_kernel, rotate, slice_attention, tube_rotary
 from lformer.nn.config import LayerConfig
 from lformer.nn.folding import fold_slices, unfold_slices
 from lformer.nn.head_norm import HeadNorm
 from lformer.nn.linear import LLinear
 from lformer.nn.low_rank import projection
-from lformer.nn.positions import rotate
 from lformer.nn.tube_transform import TubeTransform
 
 
@@ -113,13 +112,7 @@ class LAttention(nn.Module):
             y = self._from_heads(y.flatten(-2))
             return self.output.slices(y, bias=bias, interleaved=interleaved), None
         outside_kernel(self.config.backend, xh, "attention", reason)
-        projected = self._project(xh, None if self.is_cached(cache, layer_index) else memory)
-        parts = [part.unflatten(-1, self.head_shape) for part in projected]  # each (P, B, T, H, E)
-        if self.query_norm is not None and self.key_norm is not None:
-            # Where the memory's keys are in the cache, normed already, there are only queries.
-            parts[:2] = [norm(part) for norm, part in zip((self.query_norm, self.key_norm), parts, strict=False)]
-        if rotary is not None:
-            parts[:2] = [rotate(part, rotary) for part in parts[:2]]
+        parts = self._heads(xh, None if self.is_cached(cache, layer_index) else memory, rotary)
         if cache is None and not output_attentions and not self.num_complex_heads:
             y, maps = self._attend_slices_as_batch(parts, mask, is_causal), None
         else:
@@ -135,7 +128,7 @@ class LAttention(nn.Module):
             (self.again is not None, "paper_counts projects queries, keys and values twice"),
             (self.num_complex_heads > 0, "slices of the DFT are complex"),
             (self.config.qk_norm, "qk_norm is between projection and scores"),
-            (rotated, "rotary positions are between projection and scores"),
+            (rotated, "rotary positions come before it, in one pass of tube_rotary"),
             (cached, "keys and values are in a cache"),
             (maps, "its maps are asked for"),
             (other_mask, "the mask is not one of keys alone"),
@@ -155,6 +148,26 @@ class LAttention(nn.Module):
             return y
         assert self.transform is not None
         return self.transform(y)
+
+    def _heads(self, xh: Tensor, memory: Tensor | None, rotary: tuple[Tensor, Tensor] | None) -> list[Tensor]:
+        """Queries, keys and values as torch's attention takes them, each (P, B, T, H, E), as `_project` has them."""
+        if not self.cross and self.again is None and not self.config.qk_norm:
+            qkv = self.query_key_value.slices(xh).unflatten(-1, (3, *self.head_shape))
+            return list(tube_rotary(qkv, self._inverse(), *(rotary or (None, None)), backend=self.config.backend))
+        parts = [part.unflatten(-1, self.head_shape) for part in self._project(xh, memory)]
+        if self.query_norm is not None and self.key_norm is not None:
+            # Where the memory's keys are in the cache, normed already, there are only queries.
+            parts[:2] = [norm(part) for norm, part in zip((self.query_norm, self.key_norm), parts, strict=False)]
+        if rotary is not None:
+            parts[:2] = [rotate(part, rotary) for part in parts[:2]]
+        return parts
+
+    def _inverse(self) -> Tensor | None:
+        """The matrix that `_to_heads` mixes slices with; None for the identity."""
+        if not self.in_original:
+            return None
+        assert self.transform is not None
+        return self.transform.matrices()[1]
 
     def _project(self, xh: Tensor, memory: Tensor | None) -> list[Tensor]:
         """Queries, keys and values, each (P, B, T, M); queries alone where the memory's are in the cache."""

@@ -112,16 +112,10 @@ class RotaryPositions(nn.Module):
         self.theta = theta
 
     def forward(self, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, T) -> cos, and sin with the signs that `rotate` needs, (B, T, E) each, in float32: positions need more
-        digits than bf16 has.
+        """(B, T) -> cos = [c, c], and sin = [-s, s] with the signs that `rotate` needs, (B, T, E) each, in float32:
+        positions need more digits than bf16 has.
         """
         exponent = torch.arange(0, self.head_size, 2, device=position_ids.device, dtype=torch.float32) / self.head_size
         angle = position_ids[..., None].float() * self.theta**-exponent
         cos, sin = angle.cos(), angle.sin()
         return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
-
-
-def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotate the feature pairs (j, j + E/2) of queries or keys (P, B, T, H, E) by their angles, in three passes."""
-    cos, sin = (part[:, :, None].to(x.dtype) for part in rotary)
-    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)

@@ -1,7 +1,8 @@
 """Sigma in the original domain in Triton: one pass over memory forward, one backward, the tubes in registers.
 
 Letters: P slices, `plane` numbers of a slice. The gradients of the two P x P matrices, where they are learned, are
-summed in the same pass: every program leaves its own sums, which `add_parts` adds in a fixed order.
+summed in the same pass, over tiles as in slice_products.py: every program leaves its own sums, which are added in a
+fixed order.
 """
 
 from typing import Any
@@ -12,18 +13,18 @@ import triton.language as tl
 from torch import Tensor
 
 from lformer.kernels.gpu.activation import activate, activation_slope
-from lformer.kernels.gpu.launch import MULTIPROCESSORS, add_parts, next_power_of_2, on_device_of_tensors
+from lformer.kernels.gpu.launch import MULTIPROCESSORS, next_power_of_2, on_device_of_tensors
+from lformer.kernels.gpu.slice_products import (
+    add_products,
+    add_small_parts,
+    load_tube_at,
+    row_starts,
+    split_tiles,
+    zero_sums,
+)
 from lformer.kernels.gpu.tube_norm_kernels import mix_tile
 
 BACKWARD_PROGRAMS = 4 * MULTIPROCESSORS
-
-
-@triton.jit
-def load_tube_at(ptr, offsets, plane, mask, P: tl.constexpr):
-    tube = ()
-    for k in tl.static_range(P):
-        tube = tube + (tl.load(ptr + k * plane + offsets, mask=mask, other=0.0),)
-    return tube
 
 
 @triton.jit
@@ -32,18 +33,6 @@ def mix_tube(matrix_ptr, tube, P: tl.constexpr, TRANSPOSED: tl.constexpr):
     for k in tl.static_range(P):
         mixed = mixed + (mix_tile(matrix_ptr, tube, k, 0, P, 1, TRANSPOSED, False),)
     return mixed
-
-
-@triton.jit
-def add_products(sums, first, a, b, P: tl.constexpr):
-    """The sums from `first` on, each with a_j b_k more, entry by entry; the others as they are."""
-    added = ()
-    for i in tl.static_range(2 * P * P):
-        if i >= first and i < first + P * P:
-            added = added + (sums[i] + a[(i - first) // P].to(tl.float32) * b[(i - first) % P].to(tl.float32),)
-        else:
-            added = added + (sums[i],)
-    return added
 
 
 @triton.jit
@@ -104,27 +93,37 @@ def tube_activation_backward_kernel(
     ACTIVATION: tl.constexpr,
     GATED: tl.constexpr,
     LEARNED: tl.constexpr,
-    BLOCK: tl.constexpr,
+    WHOLE: tl.constexpr,
+    ROWS: tl.constexpr,
+    VECTOR: tl.constexpr,
 ):
     """Backward, with u = W h, v = W G (1 without a gate), a = sigma(u) v and da = Z^T dy: du = da sigma'(u) v,
     dv = da sigma(u), dh = W^T du, dG = W^T dv, and over `blocks` tiles dW = du h^T + dv G^T and dZ = dy a^T.
     """
-    start = tl.program_id(0).to(tl.int64) * blocks * BLOCK
-    y_plane = plane.to(tl.int64)
+    size: tl.constexpr = ROWS * VECTOR
+    start = tl.program_id(0).to(tl.int64) * blocks * size
+    y_plane = tl.cast(plane, tl.int64)
     h_plane = 2 * y_plane if GATED else y_plane
-    sums = ()
+    rows, columns = tl.arange(0, ROWS), tl.arange(0, VECTOR)
+    y_at, h_at = start, start
+    if GATED:
+        token = start // width
+        feature = (start - token * width).to(tl.int32)  # what follows fits in 32 bits
+        h_at = start + token * width
     if LEARNED:
-        for _ in tl.static_range(2 * P * P):
-            sums = sums + (tl.zeros((BLOCK,), tl.float32),)
+        sums = zero_sums(ROWS, 2 * P * P)
     for block in range(0, blocks):
-        offsets = start + block * BLOCK + tl.arange(0, BLOCK)
-        mask = offsets < plane
-        places = input_offsets(offsets, width, GATED)
-        h = load_tube_at(h_ptr, places, h_plane, mask, P)
-        dy = load_tube_at(dy_ptr, offsets, y_plane, mask, P)
+        offsets = block * size + (rows * VECTOR)[:, None] + columns[None, :]
+        mask = offsets < y_plane - start
+        places = offsets
+        if GATED:  # rows of h are [A, G]
+            ahead = (feature + block * size + row_starts(rows, columns, WHOLE, VECTOR)) // width
+            places = offsets + ahead * width
+        h = load_tube_at(h_ptr + h_at, places, h_plane, mask, P)
+        dy = load_tube_at(dy_ptr + y_at, offsets, y_plane, mask, P)
         gate = h
         if GATED:
-            gate = load_tube_at(h_ptr + width, places, h_plane, mask, P)
+            gate = load_tube_at(h_ptr + h_at + width, places, h_plane, mask, P)
         u = mix_tube(inverse_ptr, h, P, False)
         da = mix_tube(matrix_ptr, dy, P, True)
         a, du, dv = (), (), ()
@@ -141,16 +140,16 @@ def tube_activation_backward_kernel(
                 du = du + (da[k] * activation_slope(u[k], ACTIVATION),)
         dh = mix_tube(inverse_ptr, du, P, True)
         for k in tl.static_range(P):
-            tl.store(dh_ptr + k * h_plane + places, dh[k], mask=mask)
+            tl.store(dh_ptr + h_at + k * h_plane + places, dh[k], mask=mask)
         if GATED:
             dgate = mix_tube(inverse_ptr, dv, P, True)
             for k in tl.static_range(P):
-                tl.store(dh_ptr + k * h_plane + width + places, dgate[k], mask=mask)
+                tl.store(dh_ptr + h_at + width + k * h_plane + places, dgate[k], mask=mask)
         if LEARNED:
-            sums = add_products(sums, 0, du, h, P)
-            sums = add_products(sums, P * P, dy, a, P)
+            sums = add_products(sums, 0, du, h, P, 2 * P * P)
+            sums = add_products(sums, P * P, dy, a, P, 2 * P * P)
             if GATED:
-                sums = add_products(sums, 0, dv, gate, P)
+                sums = add_products(sums, 0, dv, gate, P, 2 * P * P)
     if LEARNED:
         for i in tl.static_range(2 * P * P):
             tl.store(sums_ptr + tl.program_id(0) * 2 * P * P + i, tl.sum(sums[i], axis=0))
@@ -161,9 +160,12 @@ def _forward_block(p: int) -> int:
     return 128 * max(1, 32 // next_power_of_2(p))
 
 
-def _backward_block(p: int, learned: bool) -> int:
-    """Fewer where the thread also holds the sums of two gradients, P x P each, once for every number of a slice."""
-    return 128 * max(1, (8 if learned else 16) // next_power_of_2(p))
+def _backward_tiles(p: int, learned: bool, gated: bool) -> dict[str, int]:
+    """A thread holds 16 numbers of all slices together, or less beside the sums of two gradients, P x P each."""
+    vector = min(8, max(2, 16 // next_power_of_2(p)))
+    if learned and gated and p > 6:
+        vector = 1
+    return {"ROWS": 128, "VECTOR": vector, "num_warps": 4}
 
 
 @torch.library.custom_op(
@@ -217,10 +219,9 @@ def tube_activation_backward_op(
     found = h.new_zeros((2, p, p) if learned else (0,), dtype=torch.float32)
     if plane == 0:
         return dh, found
-    block = _backward_block(p, learned)
-    count = triton.cdiv(plane, block)
-    blocks = triton.cdiv(count, min(BACKWARD_PROGRAMS, count)) if learned else 1
-    programs = triton.cdiv(count, blocks)
+    tiles = _backward_tiles(p, learned, gated)
+    count = triton.cdiv(plane, tiles["ROWS"] * tiles["VECTOR"])
+    blocks, programs = split_tiles(count, BACKWARD_PROGRAMS) if learned else (1, count)
     sums = found.new_empty((programs, *found.shape)) if learned else found
     tube_activation_backward_kernel[(programs,)](
         dh,
@@ -236,10 +237,10 @@ def tube_activation_backward_op(
         ACTIVATION=activation,
         GATED=gated,
         LEARNED=learned,
-        BLOCK=block,
-        num_warps=4,
+        WHOLE=dy.shape[-1] % tiles["VECTOR"] == 0,
+        **tiles,
     )
-    return dh, add_parts(sums, found) if learned else found
+    return dh, add_small_parts(sums, found) if learned else found
 
 
 @tube_activation_backward_op.register_fake

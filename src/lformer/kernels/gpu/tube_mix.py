@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lformer.kernels.gpu.launch import next_power_of_2, on_device_of_tensors
-from lformer.kernels.gpu.tube_norm import between_slices
+from lformer.kernels.gpu.slice_products import slice_products
 from lformer.kernels.gpu.tube_norm_kernels import mix_tile
 
 
@@ -58,7 +58,7 @@ def _backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
     g = g.contiguous()
     dmatrix = None
     if x is not None:
-        dmatrix = (between_slices(x, g) if ctx.transposed else between_slices(g, x)).to(matrix.dtype)
+        dmatrix = (slice_products(x, g) if ctx.transposed else slice_products(g, x)).to(matrix.dtype)
     return dmatrix, torch.ops.lformer.tube_mix(matrix, g, not ctx.transposed), None
 
 

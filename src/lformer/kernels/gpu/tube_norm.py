@@ -15,6 +15,7 @@ from lformer.kernels.gpu.launch import (
     placeholder,
     split_width,
 )
+from lformer.kernels.gpu.slice_products import slice_products
 from lformer.kernels.gpu.tube_norm_kernels import tube_norm_backward_kernel, tube_norm_forward_kernel
 from lformer.kernels.gpu.tube_norm_long import long_tube_norm_backward_kernel, long_tube_norm_forward_kernel
 
@@ -251,19 +252,12 @@ def _backward(ctx: Any, dy: Tensor | None, dyh: Tensor | None, *_: Any) -> tuple
         dgamma, dbeta = dgamma.sum(0, keepdim=True), dbeta.sum(0, keepdim=True)
     dinverse = dmatrix = None
     if needs_inverse:
-        biased = s if bias is None else s + bias[:, None, None]
-        dinverse = between_slices(g if dropped else dx, biased)
+        dinverse = slice_products(g if dropped else dx, s, bias=bias)
     if needs_matrix and dyh is not None:
-        unit = (r.float() - mean[..., None]) * rstd[..., None]
-        dmatrix = between_slices(dyh, unit * gamma[:, None, None] + beta[:, None, None])
+        dmatrix = slice_products(dyh, r, norm=(mean, rstd, gamma, beta))
     found = (dbias if ctx.has_bias else None, dinverse, dgamma, dbeta, dmatrix)
     parameters = [None if t is None else t.to(dtype) for t, dtype in zip(found, ctx.parameter_dtypes, strict=True)]
     return ds, dx.to(ctx.residual_dtype), *parameters, *[None] * 6
-
-
-def between_slices(a: Tensor, b: Tensor) -> Tensor:
-    """C[j, k] = <a_j, b_k>, the gradient of a P x P matrix that mixes slices."""
-    return a.flatten(1).float() @ b.flatten(1).float().T
 
 
 tube_norm_op.register_autograd(_backward, setup_context=_remember)

@@ -4,6 +4,8 @@ VENV := .venv
 RUN := $(VENV)/bin
 # constraints.txt was made on Python 3.11; Python 3.10 resolves its own versions.
 PINS := $(shell $(PYTHON) -c "import sys; print('-c constraints.txt' if sys.version_info >= (3, 11) else '')")
+# How many tests run at a time, each on one processor.
+WORKERS ?= 2
 
 .PHONY: help quickstart check test bench docs constraints clean
 
@@ -24,7 +26,7 @@ check: $(VENV)/installed  ## lint, format and types
 	$(RUN)/mypy
 
 test: check  ## all checks and all tests
-	$(RUN)/python -m pytest
+	OMP_NUM_THREADS=1 $(RUN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 bench: $(VENV)/installed  ## the algebra against other libraries and against its lower bound
 	$(RUN)/python benchmarks/bench_transforms.py

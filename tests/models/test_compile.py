@@ -9,8 +9,6 @@ from lformer import LFormerForCausalLM, LFormerForConditionalGeneration, LFormer
 
 from . import tiny
 
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
-
 OPTIONS: dict[str, dict[str, Any]] = {
     "shared": {"share_layers": True, "num_hidden_layers": 2},
     "qk_norm": {"qk_norm": True, "positional": "rope"},

@@ -116,3 +116,17 @@ def test_every_module_imports_with_the_base_dependencies_or_names_its_extra(tmp_
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_what_the_tests_compare_with_is_installed() -> None:
+    """Tests skip themselves where it is missing; here, where everything runs, nothing may."""
+    asked = [Requirement(text) for text in metadata.requires("lformer") or []]
+    names = [each.name for each in asked if each.marker and each.marker.evaluate({"extra": "dev"})]
+    assert "mprod-package" in names
+    missing = []
+    for name in names:
+        try:
+            metadata.version(name)
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    assert not missing, "pip install -e '.[dev]'"

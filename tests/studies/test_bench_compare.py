@@ -131,7 +131,6 @@ def test_a_sweep_is_drawn_from_the_json_alone(bench: Bench, tmp_path: Path, swee
     assert (tmp_path / "sweep.png").stat().st_size > 1000
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_a_compiled_candidate_computes_the_same() -> None:
     (found,) = compare(request_for(backends="torch", compile_tensor=None), None, lambda found: None)["shapes"]
     modes = [(row["family"], row["mode"]) for row in found["rows"]]

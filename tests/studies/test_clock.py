@@ -6,9 +6,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from lformer.studies import clock as clock_module
 from lformer.studies.clock import Clock
 
 # Waits in a phase to be killed.
@@ -22,20 +24,22 @@ with clock.Clock(Path(sys.argv[1])).phase("train"):
 """
 
 
-def test_calls_add_up_and_what_starts_over_counts_once(tmp_path: Path) -> None:
+def test_calls_add_up_and_what_starts_over_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(clock_module, "time", SimpleNamespace(perf_counter=lambda: watch.now))
     clock = Clock(tmp_path / "seconds.json")
     for _ in range(2):
         with clock.phase("prepare"):
-            time.sleep(0.02)
+            watch.now += 2
+        watch.now += 100  # between phases: nobody's
         with clock.phase("train"):
-            time.sleep(0.05)
+            watch.now += 5
         with clock.phase("report", starts_over=True):
-            time.sleep(0.05)
+            watch.now += 3
     spent = Clock(tmp_path / "seconds.json").spent()
     assert list(spent) == ["prepare", "train", "report"]
-    assert spent["train"] >= 0.10
-    assert 0.05 <= spent["report"] < spent["train"]
-    assert clock.from_tokens() == pytest.approx(spent["train"] + spent["report"])
+    assert spent == {"prepare": 4, "train": 10, "report": 3}
+    assert clock.from_tokens() == 13
 
 
 def test_a_phase_that_fails_counts(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -279,11 +280,11 @@ def test_a_stopped_study_leaves_no_worker_and_goes_on(tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-m", "lformer.cli", "reproduce", "paper", "--scale", "smoke", "--out", str(out)]
     command += ["--only", "imdb-128/T4-l*"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    _wait_for(lambda: list(out.rglob("result.json")), process)
-    assert _workers_in(out)
-    process.send_signal(signal.SIGTERM)
-    _, stderr = process.communicate(timeout=60)
+    with _started(command) as process:
+        _wait_for(lambda: _found(out, "result.json"), process)
+        assert _workers_in(out)
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
     assert not _workers_in(out)
     finished = {path: path.stat().st_mtime_ns for path in out.rglob("result.json")}
@@ -321,15 +322,11 @@ def killed(tmp_path):
     """The folder of a study that was killed while two workers trained, as a second one was refused."""
     out = tmp_path / "out"
     command = [sys.executable, "-c", LONG, str(out)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        _wait_for(lambda: len(list(out.rglob("metrics.jsonl"))) == 2, process)
+    with _started(command) as process:
+        _wait_for(lambda: len(_found(out, "metrics.jsonl")) == 2, process)
         assert len(_workers_in(out)) == 2
         second = subprocess.run(command, capture_output=True, text=True, check=False)
         assert f"a study is at work in {out} (process {process.pid})" in second.stderr
-    finally:
-        process.kill()
-        process.communicate()
     yield out
     for worker in _workers_in(out):
         os.kill(worker, signal.SIGKILL)
@@ -354,6 +351,22 @@ def test_workers_end_with_a_study_that_is_killed(killed):
     # The settings that the study has now are others, so that it does not go on: but it got as far as to see that.
     with pytest.raises(UserError, match="other settings"):
         Reproduction(study, killed).run()
+
+
+@contextmanager
+def _started(command):
+    """A process that is killed where the test leaves it at work, and whose pipe is closed either way."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _found(out: Path, name: str) -> list[Path]:
+    """The files of this name, while a study makes and removes folders; unlike `rglob`, `walk` passes over those."""
+    return [Path(folder, name) for folder, _, files in os.walk(out) if name in files]
 
 
 def _wait_for(condition, process, seconds=120):

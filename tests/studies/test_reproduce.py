@@ -211,7 +211,8 @@ def test_what_was_not_measured_says_why(tuned, tmp_path):
     weights = next(run for run in out.glob("runs/*/Std/lr-*") if (run / "model").is_dir()).parent
     for trial in weights.glob("lr-*"):
         shutil.rmtree(trial / "model")
-    broken = replace(study, runs=[replace(run, fields={**run.fields, "hidden_size": -1}) for run in study.runs])
+    runs = [replace(run, fields={**run.fields, "hidden_size": -1}) for run in study.runs]
+    broken = replace(study, runs=runs, is_timed=True)
     for path in out.glob("runs/*/*/*/run.json"):
         request = json.loads(path.read_text())
         path.write_text(json.dumps({**request, "model": {**request["model"], "hidden_size": -1}}))

@@ -32,6 +32,15 @@ def load_tube_at(ptr, offsets, plane, mask, P: tl.constexpr):
 
 
 @triton.jit
+def load_slices(ptr, first, plane, offsets, mask, P: tl.constexpr, COUNT: tl.constexpr):
+    """COUNT slices from `first` on; the last of all P stands in for those beyond it."""
+    slices = ()
+    for k in tl.static_range(COUNT):
+        slices = slices + (tl.load(ptr + tl.minimum(first + k, P - 1) * plane + offsets, mask=mask, other=0.0),)
+    return slices
+
+
+@triton.jit
 def zero_sums(ROWS: tl.constexpr, COUNT: tl.constexpr):
     sums = ()
     for _ in tl.static_range(COUNT):
@@ -87,7 +96,7 @@ def slice_products_kernel(
 ):
     """C[j, k] = <a_j, f(b_k)> of `blocks` tiles, with f(b) = b, b + bias or (b - mean) / std gamma + beta.
 
-    A program takes BLOCK_P slices on either side; the last slice stands in for those beyond it.
+    A program takes BLOCK_P slices on either side.
     """
     pieces: tl.constexpr = (P + BLOCK_P - 1) // BLOCK_P
     first_j = tl.program_id(0) // pieces * BLOCK_P
@@ -104,13 +113,9 @@ def slice_products_kernel(
     for block in range(0, blocks):
         offsets = block * size + (rows * VECTOR)[:, None] + columns[None, :]
         mask = offsets < plane - start
-        a, b, f = (), (), ()
-        for j in tl.static_range(BLOCK_P):
-            at = tl.minimum(first_j + j, P - 1) * plane + start
-            a = a + (tl.load(a_ptr + at + offsets, mask=mask, other=0.0),)
-        for k in tl.static_range(BLOCK_P):
-            at = tl.minimum(first_k + k, P - 1) * plane + start
-            b = b + (tl.load(b_ptr + at + offsets, mask=mask, other=0.0),)
+        a = load_slices(a_ptr + start, first_j, plane, offsets, mask, P, BLOCK_P)
+        b = load_slices(b_ptr + start, first_k, plane, offsets, mask, P, BLOCK_P)
+        f = b
         if HAS_BIAS or HAS_NORM:
             starts = block * size + row_starts(rows, columns, WHOLE, VECTOR)
             in_slice = starts < plane - start
@@ -118,6 +123,7 @@ def slice_products_kernel(
             features = feature + starts - ahead * width
             if WHOLE:
                 features = tl.multiple_of(features, (1, VECTOR)) + columns[None, :]
+            f = ()
             for k in tl.static_range(BLOCK_P):
                 number = tl.minimum(first_k + k, P - 1)
                 value = b[k].to(tl.float32)
@@ -131,8 +137,6 @@ def slice_products_kernel(
                     beta = tl.load(beta_ptr + number * gamma_stride + features, mask=mask, other=0.0)
                     value = (value - mean) * rstd * gamma.to(tl.float32) + beta.to(tl.float32)
                 f = f + (value,)
-        else:
-            f = b
         sums = add_products(sums, 0, a, f, BLOCK_P, BLOCK_P * BLOCK_P)
     parts_ptr += tl.program_id(1).to(tl.int64) * P * P
     for i in tl.static_range(BLOCK_P * BLOCK_P):

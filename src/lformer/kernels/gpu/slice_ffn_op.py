@@ -23,7 +23,7 @@ from lformer.kernels.gpu.slice_matmul import column_sums, slice_matmul, slice_ou
 RECOMPUTED = 256  # widths up to which hidden activations are not kept
 FUSED = 64  # widths up to which the backward pass is fused
 MANY_ROWS = 16384  # from which on two products are faster than the fused kernel, for widths above FUSED
-PART_ROWS = 2048  # at least, in a part of the backward pass
+PART_ROWS = 4096  # at least, in a part of the backward pass
 PARTS = 4
 
 
@@ -128,26 +128,28 @@ def _part_backward(
     dx: Tensor,
 ) -> Tensor:
     """Write dx, write or add to dw1 and dw2, and return parts of the gradient of b1."""
-    if hidden.numel() and activation == "relu":
-        z = h = hidden[:, rows]
-    elif activation == "relu":
-        z = h = slice_product(x, w1, b1, "relu")
-    else:
-        z = hidden[:, rows] if hidden.numel() else slice_product(x, w1, b1)
-        h = F.gelu(z)
+    kept = hidden.numel() > 0
+    first = activation if activation == "relu" else "none"
+    z = hidden[:, rows] if kept else slice_product(x, w1, b1, first)  # its sign is all that the ReLU's slope needs
+    h = z if activation == "relu" else F.gelu(z)
+    _add_outer(dw2, g, h, rows)
+    del h
     if copy_engine_takes(g, w2, z):
-        dz, sums = slice_gemm_backward(g, w2, z, activation)
+        dz, sums = slice_gemm_backward(g, w2, z, activation, in_place=not kept)
     else:
         dz = slice_matmul(g.contiguous(), w2, epilogue=activation, aux=z.contiguous())
         sums = column_sums(dz, dz.new_empty(b1.shape, dtype=torch.float32))[None]
-    if rows.start == 0:
-        torch.bmm(g.mT, h, out=dw2)
-        torch.bmm(dz.mT, x, out=dw1)
-    else:
-        torch.baddbmm(dw2, g.mT, h, out=dw2)
-        torch.baddbmm(dw1, dz.mT, x, out=dw1)
+    _add_outer(dw1, dz, x, rows)
     torch.bmm(dz, w1, out=dx)
     return sums
+
+
+def _add_outer(out: Tensor, left: Tensor, right: Tensor, rows: slice) -> None:
+    """left^T right of some rows; the first ones write, the others add."""
+    if rows.start == 0:
+        torch.bmm(left.mT, right, out=out)
+    else:
+        torch.baddbmm(out, left.mT, right, out=out)
 
 
 def _interleaved_backward(

@@ -108,13 +108,22 @@ def _result(a: Tensor, w: Tensor) -> Tensor:
 
 
 def slice_gemm_backward(
-    g: Tensor, w: Tensor, z: Tensor, activation: str, *, tiles: dict[str, int] | None = None
+    g: Tensor,
+    w: Tensor,
+    z: Tensor,
+    activation: str,
+    *,
+    in_place: bool = False,
+    tiles: dict[str, int] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(g w) sigma'(z), with g (P, N, K), w (P, K, O), z (P, N, O), and parts of its sums over rows: (parts, P, O)."""
+    """(g w) sigma'(z), with g (P, N, K), w (P, K, O), z (P, N, O), and parts of its sums over rows: (parts, P, O).
+
+    With `in_place` it takes the place of z: a program has read its tile of z before it writes that tile.
+    """
     p, n, _ = g.shape
     outer = w.shape[2]
     tiles = dict(tiles or SMALL_TILES)
-    dz = g.new_empty(p, n, outer)
+    dz = z if in_place else g.new_empty(p, n, outer)
     sums = g.new_empty((triton.cdiv(n, tiles["BLOCK_N"]), p, outer), dtype=torch.float32)
     _launch(dz, g, w, z, None, sums, activation, False, tiles)
     return dz, sums

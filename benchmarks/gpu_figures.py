@@ -25,11 +25,12 @@ from harness import RESULTS, facts, write
 
 from lformer.studies.bench.loop import bench_loop
 
-SHORT, LONG = "128x128x128,128x128x256,64x128x768", "64x512x768,32x512x2048"
-TINY = {SHORT: "1x8x64,1x8x128", LONG: "1x16x64"}
+SHORT = "128x128x128,128x128x256,64x128x768"
+ALL = f"{SHORT},64x512x768,32x512x2048"
+TINY = {SHORT: "1x8x64,1x8x128", ALL: "1x8x64,1x16x64"}
 LEAST = 20  # seconds that must be left for a part to start
 TF32 = {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
-OURS = "--no-peers --backends auto --no-compile --dense-modes default"
+OURS = "--no-peers --backends auto --no-compile --dense-modes default --side-by-side"
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,8 @@ class Part:
 
 
 PARTS = [
-    Part("layer", "layer --p 4 --backends auto,torch --rounds 12", SHORT, 150),
-    Part("layer-long", "layer --p 4 --no-peers --backends auto --rounds 10", LONG, 75),
-    Part("model", f"model --p 4 {OURS} --rounds 8", SHORT, 55),
+    Part("layer", "layer --p 4 --backends auto,torch --rounds 12 --side-by-side", ALL, 110),
+    Part("model", f"model --p 4 {OURS} --rounds 8", SHORT, 40),
     Part("loop", seconds=35),
     Part("widths", f"layer --sweep d {OURS} --rounds 6", seconds=75),
     Part("tubes", f"layer --sweep p {OURS} --rounds 6", seconds=70),

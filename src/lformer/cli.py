@@ -311,6 +311,9 @@ BenchPeers = Annotated[bool, typer.Option("--peers/--no-peers", help="Also time 
 BenchSweep = Annotated[str | None, typer.Option(metavar="d|p", help="Vary the width or the tube length.")]
 BenchRounds = Annotated[int | None, typer.Option(min=1, help="Samples of every candidate.")]
 BenchQuick = Annotated[bool, typer.Option("--quick", help="A few short samples: to see that it works.")]
+BenchSideBySide = Annotated[
+    bool, typer.Option("--side-by-side", help="Prepare all shapes at once, in a process each; time one at a time.")
+]
 BenchOut = Annotated[Path | None, typer.Option(help="JSON file to write; the plots stand beside it.")]
 
 bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
@@ -348,6 +351,7 @@ def layer(
     sweep: BenchSweep = None,
     rounds: BenchRounds = None,
     quick: BenchQuick = False,
+    side_by_side: BenchSideBySide = False,
     out: BenchOut = None,
 ) -> None:
     """Dense against tensor for one encoder layer: forward pass and training step, memory, and the machine's limit.
@@ -377,6 +381,7 @@ def model(
     sweep: BenchSweep = None,
     rounds: BenchRounds = None,
     quick: BenchQuick = False,
+    side_by_side: BenchSideBySide = False,
     out: BenchOut = None,
 ) -> None:
     """Dense against tensor for a stack of encoder layers, folding and unfolding included.

@@ -32,6 +32,7 @@ class BenchOptions:
     sweep: str | None = None
     rounds: int | None = None
     quick: bool = False
+    side_by_side: bool = False
 
 
 def run(kind: str, out: Path | None, options: BenchOptions) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def make_request(kind: str, options: BenchOptions) -> Request:
         peers=options.peers,
     )
     plan = make_plan(machine, options.rounds, options.quick)
-    return Request(cases, machine, choice, plan, quick=options.quick, sweep=options.sweep)
+    return Request(cases, machine, choice, plan, options.quick, options.sweep, options.side_by_side)
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -8,13 +8,15 @@ training step apart.
 """
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 
 from lformer.studies.bench.candidates import Choice, candidates
 from lformer.studies.bench.entrants import Entrant, References, prepare
@@ -22,6 +24,7 @@ from lformer.studies.bench.limits import MEASURES, Work, work
 from lformer.studies.bench.machine import Ceilings, Machine, facts, measure_ceilings
 from lformer.studies.bench.progress import BenchProgress
 from lformer.studies.bench.shapes import Case
+from lformer.studies.bench.side_by_side import side_by_side
 from lformer.studies.bench.timing import Capturer, Plan, Ready, interleave, statistics_of
 from lformer.train.files import write_json
 
@@ -38,6 +41,8 @@ class Request:
     plan: Plan
     quick: bool = False
     sweep: str | None = None
+    side_by_side: bool = False
+    """Whether all shapes are prepared at once, in a process each."""
 
 
 def compare(request: Request, out: Path | None, show: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -60,13 +65,7 @@ def compare(request: Request, out: Path | None, show: Callable[[dict[str, Any]],
             },
             "shapes": [],
         }
-        ceilings: Ceilings | None = None
-        for case in request.cases:
-            progress.stage("the machine's ceilings")
-            ceilings = measure_ceilings(machine, quick=request.quick).best(ceilings)
-            _free(machine)
-            found = compare_case(case, request, ceilings, progress)
-            found["ceilings"] = ceilings.as_dict()
+        for found in _all_cases(request, progress):
             result["shapes"].append(found)
             if out is not None:
                 write_json(out, result)
@@ -75,8 +74,38 @@ def compare(request: Request, out: Path | None, show: Callable[[dict[str, Any]],
     return result
 
 
-def compare_case(case: Case, request: Request, ceilings: Ceilings, progress: BenchProgress) -> dict[str, Any]:
-    """All candidates at one shape."""
+def _all_cases(request: Request, progress: BenchProgress) -> Iterator[dict[str, Any]]:
+    """What was found at every shape, in their order, with the best rates of the machine up to then."""
+    machine = request.machine
+    if request.side_by_side:
+        progress.stage("the machine's ceilings")
+        ceilings = measure_ceilings(machine, quick=request.quick)
+        _free(machine)
+        for found in side_by_side(partial(_in_process, request, ceilings), request.cases, progress):
+            yield {**found, "ceilings": ceilings.as_dict()}
+        return
+    best: Ceilings | None = None
+    for case in request.cases:
+        progress.stage("the machine's ceilings")
+        best = measure_ceilings(machine, quick=request.quick).best(best)
+        _free(machine)
+        yield {**compare_case(case, request, best, progress), "ceilings": best.as_dict()}
+
+
+def _in_process(request: Request, ceilings: Ceilings, case: Case, my_turn: Callable[[], None]) -> dict[str, Any]:
+    """One shape in a process of its own, which shows nothing."""
+    with BenchProgress(Console(quiet=True)) as progress:
+        return compare_case(case, request, ceilings, progress, my_turn)
+
+
+def compare_case(
+    case: Case,
+    request: Request,
+    ceilings: Ceilings,
+    progress: BenchProgress,
+    my_turn: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """All candidates at one shape. `my_turn` returns when nothing else uses the machine."""
     machine = request.machine
     wanted = candidates(case, machine, request.choice)
     capturer = Capturer() if machine.is_cuda else None
@@ -91,6 +120,7 @@ def compare_case(case: Case, request: Request, ceilings: Ceilings, progress: Ben
             progress.stage(f"{candidate.name}, {candidate.backend}, {candidate.mode}")
             entrants.append(prepare(candidate, machine, capturer, references, dropout=case.dropout))
             progress.advance()
+        my_turn()
         progress.stage("timing")
         calls: dict[tuple[int, str], Ready] = {
             (index, measure): ready

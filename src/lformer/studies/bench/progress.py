@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 class BenchProgress:
     """One bar for the shape at hand: a step for every candidate that is ready and for every round."""
 
-    def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False)
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

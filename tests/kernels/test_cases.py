@@ -53,7 +53,7 @@ def test_right_ones_pass(name, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
 def test_a_wrong_input_is_noticed(name, argument, dtype):
-    """Wrong by a half: the last bias of the feed-forward is a small part of its output, and bfloat16 has three digits."""
+    """Wrong by a half: the last bias of the feed-forward is a small part of its output, and bfloat16 is coarse."""
     with pytest.raises(AssertionError, match=r"output [01]: relative error"):
         check(name, dtype, lambda tensor: tensor + 0.5 * tensor.roll(1, -1), argument)
 

@@ -214,14 +214,29 @@ def reproduce(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Runs whose name matches, such as 'imdb*/T4*'; may be given again."),
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Stop after so many, write results and report of what is finished, and leave the rest to a"
+            " later call.",
+        ),
+    ] = None,
+    prepare_only: Annotated[
+        bool, typer.Option("--prepare-only", help="Only write the token caches: to train where there is no text.")
+    ] = False,
 ) -> None:
     """Run a whole study: every run that is not finished, then the results and the report.
 
     A study that was stopped goes on with the same command. Without --data-dir the miniature uses embedded data.
 
-    Example: lformer reproduce paper --data-dir data --out runs/paper
+    Examples:
+    lformer reproduce paper --data-dir data --out runs/paper
+    lformer reproduce paper --data-dir data --cache cache --prepare-only
+    lformer reproduce paper --cache cache --minutes 9
     """
-    verbs.reproduce(study, out or Path("runs") / study, data_dir, cache, scale, workers, only or ["*"])
+    folder = out or Path("runs") / study
+    verbs.reproduce(study, folder, data_dir, cache, scale, workers, only or ["*"], minutes, prepare_only)
 
 
 @app.command()

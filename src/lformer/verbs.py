@@ -242,20 +242,32 @@ def reproduce(
     scale: str,
     workers: int | None,
     only: list[str],
+    minutes: float | None,
+    prepare_only: bool,
 ) -> None:
-    """Run what is missing of a study, write its results and the report."""
+    """Run what is missing of a study, write its results and the report; or only prepare its data."""
     from lformer.studies.reproduce import Reproduction, make_study
     from lformer.studies.results import Results
+    from lformer.studies.study_data import describe
 
-    work = Reproduction(make_study(study, scale), out, data_dir, cache, workers, tuple(only))
+    console = Console(stderr=True, highlight=False, markup=False)
+    work = Reproduction(make_study(study, scale), out, data_dir, cache, workers, tuple(only), minutes)
+    if prepare_only:
+        for name, prepared in work.prepare().items():
+            size = sum(file["bytes"] for file in prepared.manifest["files"].values()) / 1e6
+            about = describe(work.study.data[name], prepared)
+            console.print(f"{prepared.path}: {about}; {size:.1f} MB", soft_wrap=True)
+        return
     page = work.report(work.run())
     results = Results.read(out)
-    console = Console(stderr=True, highlight=False, markup=False)
     spent = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in results.seconds.items())
     console.print(f"{len(results.runs)} runs in {out}; {spent}", soft_wrap=True)
     console.print(f"From prepared tokens to report: {results.tokens_to_report:.0f} s", soft_wrap=True)
     console.print(f"The report: {page}", soft_wrap=True)
-    if failed := work.errors | work.failures:
+    if work.unfinished:
+        console.print(f"No time for {len(work.unfinished)} parts: the same command goes on", soft_wrap=True)
+    reasons = work.errors | work.failures
+    if failed := {name: reason for name, reason in reasons.items() if name not in work.unfinished}:
         listed = "\n".join(f"  {name}: {reason}" for name, reason in failed.items())
         raise UserError(f"{len(failed)} parts of the study failed, the others are finished:\n{listed}")
 

@@ -112,6 +112,15 @@ def measurement_file(folder: Path, group: str, model: str) -> Path:
     return folder / f"{group}--{model.replace('/', '-')}.json"
 
 
+def require_sound(folder: RunFolder) -> None:
+    """Refuse what a finished run left if it cannot be read: before hours of training, and not after them."""
+    try:
+        if folder.is_finished and "macro_f1" in folder.result().get("test", {}):
+            _predictions(folder)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{folder.path} is damaged ({error}): delete it to train it again") from None
+
+
 def _scores(result: dict[str, Any], split: str) -> dict[str, float]:
     return {name: value for name, value in result.get(split, {}).items() if name in SCORES}
 

@@ -6,11 +6,16 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+STOPPED = "it was stopped: the study goes on with it when it is run again"
+NOT_STARTED = "the time was up: the study starts it when it is run again"
+PATIENCE = 30.0  # seconds that a worker has to write a checkpoint, or to end, when it must
 
 
 @dataclass
@@ -26,7 +31,9 @@ class Job:
 
 @dataclass
 class Pool:
-    """Workers that share a list of jobs. A job that fails is noted, and the others go on."""
+    """Workers that share a list of jobs. A job that fails is noted, and the others go on, in another process: memory that
+    it holds, or a device that it broke, is not theirs.
+    """
 
     workers: int
     logs: Path
@@ -35,10 +42,14 @@ class Pool:
     """Of torch in every worker; None leaves it to torch."""
     keep_open: tuple[int, ...] = ()
     """Descriptors of files that every worker holds open as long as it lives."""
+    deadline: float | None = None
+    """Of `time.monotonic`, when the jobs that are on are stopped and no more are started; None is never."""
     command: tuple[str, ...] = (sys.executable, "-m", "lformer.studies.worker")
     on_start: Callable[[str], None] = lambda name: None
     on_end: Callable[[str, str | None], None] = lambda name, error: None
     errors: dict[str, str] = field(default_factory=dict)
+    unfinished: set[str] = field(default_factory=set)
+    """The names of jobs that did not fail, but were stopped or not started."""
     interrupted: bool = False
     broken: BaseException | None = None
     """What ended a thread that serves a worker: a mistake of ours, that must not be waited for in vain."""
@@ -57,10 +68,24 @@ class Pool:
                 thread.start()
             for thread in threads:
                 while thread.is_alive() and self.broken is None:
+                    if self._is_late():
+                        self._end_in_time()
                     thread.join(0.2)  # a join without an end could not be interrupted
             if self.broken is not None:
                 raise self.broken
+        self.errors |= dict.fromkeys(self.open, NOT_STARTED)
+        self.unfinished = {name for name, error in self.errors.items() if error in (STOPPED, NOT_STARTED)}
         return self.errors
+
+    def _is_late(self, by: float = 0.0) -> bool:
+        return self.deadline is not None and time.monotonic() >= self.deadline + by
+
+    def _end_in_time(self) -> None:
+        if not self.interrupted:
+            self._interrupt()
+        elif self._is_late(by=PATIENCE):
+            for process in self.processes:
+                process.kill()
 
     @contextmanager
     def _stop_workers(self, threads: list[threading.Thread]) -> Iterator[None]:
@@ -108,11 +133,14 @@ class Pool:
                         return
                     error = self._ask(process, job, index)
                 self._close(job, error)
+                if error is not None and process is not None:
+                    _end(process)
+                    process = None
         except BaseException as failure:
             self.broken = self.broken or failure
         finally:
             if process is not None:
-                process.communicate()  # the end of its jobs: it ends too
+                _end(process)
 
     def _close(self, job: Job, error: str | None) -> None:
         with self.changed:
@@ -124,7 +152,7 @@ class Pool:
 
     def _next(self) -> Job | None:
         with self.changed:
-            while not self.interrupted and self.waiting:
+            while not self.interrupted and not self._is_late() and self.waiting:
                 for job in self.waiting:
                     if not self.open.intersection(job.after):
                         self.waiting.remove(job)
@@ -147,6 +175,8 @@ class Pool:
             line = ""
         if not line.endswith("\n"):
             code = process.wait()
+            if self.interrupted and code in (-signal.SIGTERM, -signal.SIGKILL):
+                return STOPPED  # as it started, or in work that does not listen
             return f"the worker ended with exit code {code}; see {self._log(index)}"
         found: str | None = json.loads(line)["error"]
         return found
@@ -174,3 +204,12 @@ class Pool:
 
     def _log(self, index: int) -> Path:
         return self.logs / f"worker-{index}.log"
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """The end of its jobs: it ends too, unless its device keeps it."""
+    try:
+        process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()

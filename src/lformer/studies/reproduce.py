@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,14 @@ from lformer.data import Prepared
 from lformer.settings import UserError
 from lformer.studies.claim import check_claim, claim, only_one
 from lformer.studies.clock import Clock
-from lformer.studies.collecting import compare, measurement_file, measurements, record, trained_the_same
+from lformer.studies.collecting import (
+    compare,
+    measurement_file,
+    measurements,
+    record,
+    require_sound,
+    trained_the_same,
+)
 from lformer.studies.controls import controls
 from lformer.studies.language import language, language_small
 from lformer.studies.paper import paper
@@ -64,30 +72,34 @@ class Reproduction:
     workers: int | None = None
     only: tuple[str, ...] = ("*",)
     """Runs whose name matches one of these."""
+    minutes: float | None = None
+    """After which jobs are stopped and no more are started: what is finished is written, the rest waits for the next
+    call.
+    """
     console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
     prepared: dict[str, Prepared] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     """Of runs, by name."""
     failures: dict[str, str] = field(default_factory=dict)
     """Of measurements and compressions, as in `Results`."""
+    unfinished: set[str] = field(default_factory=set)
+    """The names of those that did not fail, but for which there was no time."""
     lock: int | None = None
     """Its descriptor, while the study is at work."""
 
     def __post_init__(self) -> None:
         self.clock = Clock(self.out / "seconds.json")
+        self.deadline = None if self.minutes is None else time.monotonic() + 60 * self.minutes
 
     def run(self) -> Results:
         """Prepare, train, measure, compress, collect; writes results.json and returns what it holds."""
         check_claim(self.out, self.study)  # what can be refused is refused before anything is written
         wanted_runs(self.study, self.only)
-        folders = {name: (self.cache or self.out / "data") / name for name in self.study.data}
-        for name, need in self.study.data.items():
-            check_source(need, folders[name], self.data_dir)
+        self._check_sources()
         claim(self.out, self.study)
         with only_one(self.out, self._say) as self.lock:
             with self.clock.phase("prepare"):
-                for name, need in self.study.data.items():
-                    self.prepared[name] = prepare_data(need, folders[name], self.data_dir)
+                self._prepare()
             with self.clock.phase("train"):
                 self._train()
             with self.clock.phase("measure"):
@@ -97,6 +109,13 @@ class Reproduction:
             with self.clock.phase("collect", starts_over=True):
                 results = self.collect()
             return self._write(results)
+
+    def prepare(self) -> dict[str, Prepared]:
+        """The token caches alone, for a machine that has no text; nothing else is written."""
+        check_claim(self.out, self.study)
+        self._check_sources()
+        self._prepare()
+        return self.prepared
 
     def report(self, results: Results) -> Path:
         """The report of what `run` found; returns its page."""
@@ -133,6 +152,17 @@ class Reproduction:
             environments=environments or [environment()],
         )
 
+    def _check_sources(self) -> None:
+        for name, need in self.study.data.items():
+            check_source(need, self._cache(name), self.data_dir)
+
+    def _prepare(self) -> None:
+        for name, need in self.study.data.items():
+            self.prepared[name] = prepare_data(need, self._cache(name), self.data_dir)
+
+    def _cache(self, name: str) -> Path:
+        return (self.cache or self.out / "data") / name
+
     def _missing(self, run: Run) -> MissingRun:
         reason = self.errors.get(run.name, "was not asked for")
         return MissingRun(group=run.group, model=run.model, label=run.label, role=run.role, reason=reason)
@@ -150,6 +180,7 @@ class Reproduction:
         for run in self.study.runs:
             if self._folder(run).is_started:
                 self._require_same(run)
+                require_sound(self._folder(run))
         missing = [run for run in wanted_runs(self.study, self.only) if not self._folder(run).is_finished]
         unfinished = {run.name for run in missing}
         jobs = [
@@ -163,7 +194,7 @@ class Reproduction:
         ]
         steps = {run.name: steps_of(run, self.prepared[run.data]) for run in missing}
         with StudyProgress(steps, self.out / "runs", self.console) as progress:
-            self.errors |= self._pool(self._workers(), progress).run(jobs)
+            self.errors |= self._run(self._workers(), progress, jobs)
         reasons = {run.name: other_rate(self.study, self.out / "runs", run) for run in self.study.runs}
         self.errors |= {name: reason for name, reason in reasons.items() if reason}
 
@@ -176,8 +207,7 @@ class Reproduction:
             if self.study.is_timed and run.is_reported and self._is_finished(run) and not path.is_file():
                 jobs.setdefault(name, Job(name, lambda run=run, path=path: self._measure_job(run, path)))  # type: ignore[misc]
         with StudyProgress(dict.fromkeys(jobs, 1), None, self.console, "measuring") as progress:
-            failed = self._pool(1, progress).run(list(jobs.values()))
-        self.failures |= {f"speed of {name}": error for name, error in failed.items()}
+            self.failures |= self._run(1, progress, list(jobs.values()), "speed of ")
 
     def _compress(self) -> None:
         """Dense models without further training. The best trial is taken: it has texts on which to choose."""
@@ -185,19 +215,25 @@ class Reproduction:
         jobs = []
         for group, model in self.study.compressed:
             path = self._compressed_file(group, model)
-            run = next(run for run in self.study.runs if (run.group, run.model) == (group, model) and run.tuned_by)
-            if not path.is_file() and (trial := best_trial(self.study, self.out / "runs", run)):
+            row = [run for run in self.study.runs if (run.group, run.model) == (group, model) and run.tuned_by]
+            # A row that is trained is one whose trials are all done: before, another one may be the best in the end.
+            run = next((run for run in row if self._is_finished(run)), None)
+            if not path.is_file() and run and (trial := best_trial(self.study, self.out / "runs", run)):
                 request = {"kind": "compress", "run": str(self._folder(trial).path), "out": str(path)}
                 request["prepared"] = str(self.prepared[trial.data].path)
                 jobs.append(Job(f"{group}/{model}", lambda request=request: request))  # type: ignore[misc]
         with StudyProgress({job.name: 1 for job in jobs}, None, self.console, "compressing") as progress:
-            failed = self._pool(self._workers(), progress).run(jobs)
-        self.failures |= {f"compression of {name}": error for name, error in failed.items()}
+            self.failures |= self._run(self._workers(), progress, jobs, "compression of ")
 
     def _compressed(self, group: str, model: str) -> list[dict[str, Any]]:
         """The model as trained and the best points at each budget; the whole sweep stays in its file."""
         path = self._compressed_file(group, model)
-        points: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+        if not path.is_file():
+            return []
+        try:
+            points: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise UserError(f"{path} is damaged: delete it to compress the model again") from None
         return [point for point in points if point["test_accuracy"] is not None]
 
     def _measurement(self, group: str, model: str) -> Path:
@@ -205,6 +241,13 @@ class Reproduction:
 
     def _compressed_file(self, group: str, model: str) -> Path:
         return measurement_file(self.out / "compressed", group, model)
+
+    def _run(self, workers: int, progress: StudyProgress, jobs: list[Job], what: str = "") -> dict[str, str]:
+        """The jobs by so many workers; returns why some are not done, by name."""
+        pool = self._pool(workers, progress)
+        errors = {f"{what}{name}": error for name, error in pool.run(jobs).items()}
+        self.unfinished |= {f"{what}{name}" for name in pool.unfinished}
+        return errors
 
     def _pool(self, workers: int, progress: StudyProgress) -> Pool:
         threads = None
@@ -214,7 +257,7 @@ class Reproduction:
             threads = max(1, (os.cpu_count() or 1) // workers)
         lock = () if self.lock is None else (self.lock,)
         calls: dict[str, Any] = {"on_start": progress.start, "on_end": progress.end}
-        return Pool(workers, self.out / "logs", threads, keep_open=lock, **calls)
+        return Pool(workers, self.out / "logs", threads, keep_open=lock, deadline=self.deadline, **calls)
 
     def _train_job(self, run: Run) -> dict[str, Any]:
         if reason := other_rate(self.study, self.out / "runs", run):

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from lformer.studies.pool import STOPPED
 from lformer.train import RunFolder
 
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -62,7 +63,9 @@ class StudyProgress:
             seconds = time.perf_counter() - self.active.pop(name)
             self.done.append(name)
         count = f"{len(self.done)}/{len(self.steps)}"
-        if error is not None:
+        if error == STOPPED:
+            self.console.print(f"{count} {name} {error}", highlight=False, markup=False, soft_wrap=True)
+        elif error is not None:
             self.console.print(
                 f"[red]{count} {escape(name)} failed:[/] {escape(error)}", highlight=False, soft_wrap=True
             )

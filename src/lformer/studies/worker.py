@@ -24,6 +24,7 @@ import torch
 from lformer.data import Prepared
 from lformer.settings import UserError
 from lformer.studies.measure import measure
+from lformer.studies.pool import STOPPED
 from lformer.studies.posthoc import posthoc_sweep
 from lformer.train import Diverged, Interrupted, Recipe, RunFolder, train
 from lformer.train.files import write_json
@@ -112,7 +113,7 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
     except (UserError, Diverged) as error:
         return {"error": str(error)}
     except (Interrupted, KeyboardInterrupt):
-        return {"error": "it was stopped, and goes on from there when the study is run again"}
+        return {"error": STOPPED}
     except Exception as error:
         traceback.print_exc()
         return {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}

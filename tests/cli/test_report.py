@@ -1,4 +1,4 @@
-"""`lformer report` on a study and on runs."""
+"""`lformer report` on a study and on runs, and `lformer reproduce` in parts: the data first, then as long as wanted."""
 
 import json
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lformer.data import Prepared
 from lformer.studies.results import MissingRun, Results
 
 Run = Callable[..., int]
@@ -79,3 +80,24 @@ def test_results_with_fields_of_the_wrong_kind(refused: Refused, study: Path) ->
     found = json.loads((study / "results.json").read_text())
     (study / "results.json").write_text(json.dumps({**found, "runs": [{"group": "g"}]}))
     assert "does not hold the results of a study" in refused("report", study)
+
+
+def test_reproduce_prepares_alone_and_stops_in_time(lformer: Run, tmp_path: Path, capsys: Capture) -> None:
+    pytest.importorskip("babel")
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    command = ["reproduce", "controls", "--scale", "smoke", "--out", out, "--cache", cache]
+    assert lformer(*command, "--prepare-only") == 0
+    assert not out.exists()
+    prepared = sorted(cache.iterdir())
+    assert [path.name for path in prepared] == ["ag_news", "ag_news-trials", "imdb", "imdb-trials"]
+    assert all("train" in Prepared.open(path).splits for path in prepared)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4
+    assert any(line.startswith(f"{cache / 'imdb'}: a stand-in: ") and line.endswith(" MB") for line in lines)
+    made = {path: path.stat().st_mtime_ns for path in cache.rglob("*.npy")}
+    assert lformer(*command, "--minutes", 0) == 0
+    runs = len(Results.read(out).missing)
+    assert f"No time for {runs} parts: the same command goes on" in capsys.readouterr().err
+    assert (out / "report" / "report.html").is_file()
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.npy")} == made
+    assert lformer(*command, "--minutes", -1) == 2

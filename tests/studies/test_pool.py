@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from lformer.studies.pool import Job, Pool
+from lformer.studies import pool as pool_module
+from lformer.studies.pool import NOT_STARTED, STOPPED, Job, Pool
 
 # Does what it is told, without the seconds that it takes to import torch.
 WORKER = """
-import json, os, sys, time
+import json, os, signal, sys, time
 for line in sys.stdin:
     job = json.loads(line)
     with open(job["log"], "a") as log:
@@ -25,6 +26,8 @@ for line in sys.stdin:
     if job["does"] == "babble":
         os.write(1, b"half an ans")
         os._exit(0)
+    if job["does"] == "not listen":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(job.get("seconds", 0))
     print(json.dumps({"error": "it failed" if job["does"] == "fail" else None}), flush=True)
 """
@@ -80,6 +83,46 @@ def test_what_goes_wrong_in_a_worker_is_noted(pool: Pool, tmp_path: Path, does: 
     assert list(errors) == ["bad"]
     assert reason in errors["bad"]
     assert done(tmp_path) == ["bad", "next"]
+
+
+@pytest.mark.parametrize(("does", "processes"), [("work", 1), ("fail", 2)])
+def test_after_a_failure_the_next_job_has_another_process(
+    pool: Pool, tmp_path: Path, does: str, processes: int
+) -> None:
+    """A recording of a CUDA graph that failed, or a memory access that did, leaves a process in which no step works."""
+    pool.workers = 1
+    in_time(lambda: pool.run([job(tmp_path, "a", does), job(tmp_path, "b", after=("a",))]))
+    assert done(tmp_path) == ["a", "b"]
+    assert len(pool.processes) == processes
+    assert all_ended(pool)
+
+
+@pytest.mark.parametrize("does", ["work", "not listen"])
+def test_when_the_time_is_up_jobs_are_stopped_and_none_is_started(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str
+) -> None:
+    monkeypatch.setattr(pool_module, "PATIENCE", 1.0)
+    pool.workers = 1
+    last = [job(tmp_path, "long", does, after=("bad",), seconds=300), job(tmp_path, "late", after=("long",))]
+    monkeypatch.setattr(Pool, "_is_late", lambda pool, by=0.0: is_up(tmp_path, by))
+    errors = in_time(lambda: pool.run([job(tmp_path, "bad", "fail"), *last]))
+    assert errors == {"bad": "it failed", "long": STOPPED, "late": NOT_STARTED}
+    assert pool.unfinished == {"long", "late"}
+    assert done(tmp_path) == ["bad", "long"]
+    assert all_ended(pool)
+
+
+def is_up(tmp_path: Path, by: float) -> bool:
+    """Whether the long job was begun, which is the deadline here, and that long ago."""
+    path = tmp_path / "done"
+    return path.exists() and "long" in done(tmp_path) and time.time() - path.stat().st_mtime > 0.3 + by
+
+
+def test_no_worker_is_started_after_the_deadline(pool: Pool, tmp_path: Path) -> None:
+    pool.deadline = time.monotonic()
+    errors = in_time(lambda: pool.run([job(tmp_path, "a"), job(tmp_path, "b", after=("a",))]))
+    assert errors == {"a": NOT_STARTED, "b": NOT_STARTED}
+    assert pool.processes == []
 
 
 def test_a_job_that_cannot_be_made_is_noted(pool: Pool, tmp_path: Path) -> None:

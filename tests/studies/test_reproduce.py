@@ -16,8 +16,10 @@ import pytest
 
 from lformer.data import Prepared
 from lformer.settings import UserError
+from lformer.studies import worker
 from lformer.studies.claim import only_one
 from lformer.studies.planning import steps_of
+from lformer.studies.pool import NOT_STARTED, STOPPED, Pool
 from lformer.studies.reproduce import Reproduction, make_study
 from lformer.studies.results import FILE, Results
 from lformer.studies.study_report import write_study_report
@@ -113,6 +115,44 @@ def test_a_stand_in_says_so(finished):
 def test_results_survive_the_file(finished):
     out, results = finished
     assert Results.read(out) == Results.read(out / FILE) == results
+
+
+def test_a_finished_run_needs_no_weights(finished, tmp_path, monkeypatch):
+    """So that a study can be carried to another machine, to go on there."""
+    out = shutil.copytree(finished[0], tmp_path / "out", ignore=shutil.ignore_patterns("model", "checkpoints", "logs"))
+    monkeypatch.setattr("lformer.studies.pool.Pool._start", lambda *_: pytest.fail("a worker was started"))
+    again = Reproduction(make_study("paper", "smoke"), out).run()
+    assert again.runs == finished[1].runs
+    assert again.comparisons == finished[1].comparisons
+
+
+# A worker, in which a job does not listen for signals as training does.
+DEAF = """
+import sys, time
+from pathlib import Path
+from lformer.studies import worker
+
+def wait(job):
+    Path(job["out"]).touch()
+    time.sleep(300)
+
+worker.JOBS["wait"] = wait
+worker.main()
+"""
+
+
+def test_a_worker_that_is_stopped_unwinds(tmp_path):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", DEAF], text=True, stderr=subprocess.PIPE, **pipes) as process:
+        process.stdin.write(json.dumps({"kind": "wait", "out": str(tmp_path / "on")}) + "\n")
+        process.stdin.flush()
+        _wait_for((tmp_path / "on").exists, process)
+        process.send_signal(signal.SIGTERM)
+        assert json.loads(process.stdout.readline()) == {"error": STOPPED}
+        process.send_signal(signal.SIGTERM)  # with no job on
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    assert "Traceback" not in stderr
 
 
 def test_a_finished_study_runs_nothing_again(finished, monkeypatch):
@@ -267,6 +307,85 @@ def test_one_failing_run_does_not_stop_the_others(tmp_path):
     assert (results.missing[0].name, results.missing[0].role) == (broken.name, "result")
 
 
+def test_a_study_that_has_no_time_goes_on_with_the_next_call(tmp_path):
+    study = few(make_study("paper", "smoke"), "Std-1L")
+    out = tmp_path / "out"
+    work = Reproduction(study, out, minutes=0)
+    results = work.run()
+    assert results.runs == []
+    assert {run.reason for run in results.missing} == {NOT_STARTED}
+    assert work.unfinished == {run.name for run in study.runs}
+    assert not _found(out, "run.json")
+    assert work.report(results).is_file()
+    work = Reproduction(study, out, minutes=60)
+    assert len(work.run().runs) == len(study.runs)
+    assert work.unfinished == set()
+
+
+def test_a_run_that_is_on_when_the_time_is_up_is_saved(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    study = few(make_study("paper", "smoke"), "Std-1L")
+    runs = [replace(run, recipe=replace(run.recipe, epochs=10**5, max_steps=10**5)) for run in study.runs[:1]]
+    monkeypatch.setattr(Pool, "_is_late", lambda pool, by=0.0: not by and bool(_found(out, "metrics.jsonl")))
+    work = Reproduction(replace(study, runs=runs), out, minutes=60)
+    results = work.run()
+    assert work.unfinished == {runs[0].name}
+    assert [(run.name, run.reason) for run in results.missing] == [(runs[0].name, STOPPED)]
+    assert list(out.glob("runs/*/*/*/checkpoints/step-*"))
+    assert Results.read(out) == results
+    assert not _workers_in(out)
+
+
+@pytest.mark.parametrize("name", ["result.json", "predictions/test.npy"])
+def test_a_damaged_run_is_refused_before_anything_is_trained(tuned, tmp_path, name):
+    study, finished, _ = tuned
+    out = shutil.copytree(finished, tmp_path / "out")
+    run = study.runs[-1].name
+    (out / "runs" / run / name).write_bytes(b"{")
+    shutil.rmtree(out / "runs" / study.runs[-2].name)
+    with pytest.raises(UserError, match=rf"{run} is damaged .*: delete it to train it again"):
+        Reproduction(study, out).run()
+    assert not (out / "runs" / study.runs[-2].name).exists()
+
+
+def test_damaged_points_of_a_compression_are_named(tuned, tmp_path):
+    study, finished, _ = tuned
+    out = shutil.copytree(finished, tmp_path / "out")
+    (path,) = out.glob("compressed/*.json")
+    path.write_text("[{")
+    with pytest.raises(UserError, match="is damaged: delete it to compress the model again"):
+        Reproduction(study, out).run()
+
+
+def test_compression_waits_for_all_trials(tuned, tmp_path):
+    """The best of those that are finished need not be the best in the end."""
+    study, finished, _ = tuned
+    out = shutil.copytree(finished, tmp_path / "out")
+    for path in (*out.glob("compressed/*"), *out.glob("measurements/*")):
+        path.unlink()
+    for run in study.runs[1:]:
+        shutil.rmtree(out / "runs" / run.name)
+    results = Reproduction(study, out, only=(study.runs[0].name,)).run()
+    assert [run.name for run in results.runs] == [study.runs[0].name]
+    assert results.failures == {f"compression of {TUNED}/Std": "no run that it needs is finished"}
+
+
+def test_the_data_of_a_worker_stay_open(tuned, tmp_path, monkeypatch):
+    study, finished, _ = tuned
+    read = []
+    plain = Prepared.tokenizer
+    monkeypatch.setattr(Prepared, "tokenizer", lambda self: read.append(self.path) or plain(self))
+    worker.open_data.cache_clear()
+    work = Reproduction(study, tmp_path)
+    work.prepared = {name: Prepared.open(finished / "data" / name) for name in study.data}
+    for run in study.runs[:2]:
+        worker.do_train(work._train_job(run))
+        made, found = (folder / "runs" / run.name / "model" / "tokenizer.json" for folder in (tmp_path, finished))
+        assert made.read_bytes() == found.read_bytes()
+        assert RunFolder(tmp_path / "runs" / run.name).result()["test"]["accuracy"] > 0
+    assert read == [work.prepared[study.runs[0].data].path]
+
+
 def test_nothing_matches_the_pattern(tmp_path):
     with pytest.raises(UserError, match="no run of the study matches --only 'sst2\\*'"):
         Reproduction(make_study("paper", "smoke"), tmp_path / "out", only=("sst2*",)).run()
@@ -329,8 +448,8 @@ def killed(tmp_path):
         second = subprocess.run(command, capture_output=True, text=True, check=False)
         assert f"a study is at work in {out} (process {process.pid})" in second.stderr
     yield out
-    for worker in _workers_in(out):
-        os.kill(worker, signal.SIGKILL)
+    for process_id in _workers_in(out):
+        os.kill(process_id, signal.SIGKILL)
 
 
 def test_workers_end_with_a_study_that_is_killed(killed):

@@ -31,8 +31,8 @@ class Job:
 
 @dataclass
 class Pool:
-    """Workers that share a list of jobs. A job that fails is noted, and the others go on, in another process: memory that
-    it holds, or a device that it broke, is not theirs.
+    """Workers that share a list of jobs. A job that fails is noted; the others go on in another process, without the
+    memory that it still holds, and not on a device that it broke.
     """
 
     workers: int

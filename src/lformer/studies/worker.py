@@ -16,10 +16,12 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedTokenizerFast
 
 from lformer.data import Prepared
 from lformer.settings import UserError
@@ -30,11 +32,30 @@ from lformer.train import Diverged, Interrupted, Recipe, RunFolder, train
 from lformer.train.files import write_json
 
 
+class OpenData(Prepared):
+    """Data that stay open from one job to the next: to read the tokenizer is most of what a run does before its steps,
+    and hundreds of runs of seconds share it.
+    """
+
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        return self._tokenizer
+
+    @cached_property
+    def _tokenizer(self) -> PreTrainedTokenizerFast:
+        return super().tokenizer()
+
+
+@cache
+def open_data(path: str) -> Prepared:
+    """The prepared folder, opened once by this process."""
+    return OpenData.open(Path(path))
+
+
 def do_train(job: dict[str, Any]) -> None:
     """A run, from where it was if it was begun. Hundreds of finished runs need no place for checkpoints."""
     out = Path(job["out"])
     train(
-        Prepared.open(Path(job["prepared"])),
+        open_data(job["prepared"]),
         out,
         model=job["model"],
         recipe=Recipe(**job["recipe"]),
@@ -47,13 +68,13 @@ def do_train(job: dict[str, Any]) -> None:
 def do_measure(job: dict[str, Any]) -> None:
     """The speed of a row, into a file."""
     options = {name: job[name] for name in ("warm_up", "steps")}
-    found = measure(Prepared.open(Path(job["prepared"])), job["model"], Recipe(**job["recipe"]), **options)
+    found = measure(open_data(job["prepared"]), job["model"], Recipe(**job["recipe"]), **options)
     write_json(Path(job["out"]), found)
 
 
 def do_compress(job: dict[str, Any]) -> None:
     """What is left of a trained dense model under compression, into a file."""
-    points = posthoc_sweep(Path(job["run"]), Prepared.open(Path(job["prepared"])))
+    points = posthoc_sweep(Path(job["run"]), open_data(job["prepared"]))
     write_json(Path(job["out"]), points)
 
 
@@ -96,15 +117,23 @@ class Jobs:
 
 def main() -> None:
     """Answer every job with {"error": None} or with what went wrong."""
+    # Work that does not listen for SIGTERM unwinds: under NVIDIA's multi-process service a process that is cut off in a
+    # kernel can take the others along, and those of the next call.
+    signal.signal(signal.SIGTERM, _interrupt)
     sys.argv = sys.argv[1:] or sys.argv  # the command that the study was started with: what its runs note as theirs
     answers = os.dup(1)
     os.dup2(2, 1)  # whatever prints to standard output must not get between the answers
     jobs = Jobs()
-    for job in jobs:
-        answer = _answer(job)
-        jobs.answered += 1
-        with suppress(BrokenPipeError):  # the study was killed
-            os.write(answers, (json.dumps(answer) + "\n").encode())
+    with suppress(KeyboardInterrupt):  # between two jobs
+        for job in jobs:
+            answer = _answer(job)
+            jobs.answered += 1
+            with suppress(BrokenPipeError):  # the study was killed
+                os.write(answers, (json.dumps(answer) + "\n").encode())
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def _answer(job: dict[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,9 @@ class Steps:
         self.did: list[tuple[str, Kind]] = []
         self.said: list[str] = []
 
+    def is_rest(self, kind: Kind) -> bool:
+        return kind == LAST
+
     def compute(self, kind: Kind) -> None:
         if self.recording and self.fails:
             raise RuntimeError("operation not permitted when stream is capturing\nand more lines")
@@ -91,6 +94,13 @@ def test_each_kind_is_computed_a_few_times_then_recorded_once_and_replayed(steps
     launch(FULL)
     after = [("recorded", FULL), ("replayed", FULL), ("replayed", FULL), ("computed", LAST), ("replayed", FULL)]
     assert steps.did == [("computed", FULL)] * WARM_UP_STEPS + after
+
+
+def test_the_rest_of_an_epoch_is_not_worth_a_recording(steps: Steps) -> None:
+    launch = capture(steps)
+    for _ in range(WARM_UP_STEPS + 2):
+        launch(LAST)
+    assert steps.did == [("computed", LAST)] * (WARM_UP_STEPS + 2)
 
 
 def test_there_are_not_more_graphs_than_a_limit(steps: Steps) -> None:

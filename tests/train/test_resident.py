@@ -214,6 +214,16 @@ def test_a_step_on_any_examples_in_any_order(reviews: Prepared, tmp_path: Path) 
     np.testing.assert_allclose(found[1], found[0], rtol=2e-5)
 
 
+def test_only_the_short_batch_of_an_epoch_is_its_rest(reviews: Prepared, tmp_path: Path) -> None:
+    for size, rests in ((15, [False] * 6 + [True]), (128, [False])):  # 96 examples
+        training = set_up(
+            reviews, tmp_path, model=STEADY, recipe=replace(SHORT, batch_size=size), quiet=True, _resident=True
+        )
+        assert training.resident is not None
+        batches = epoch_batches(training.lengths, size, seed=0, epoch=0)
+        assert [training.resident.is_rest(training.resident.data.kind(rows)) for rows in batches] == rests
+
+
 def test_the_order_of_an_epoch_is_sent_once(reviews: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
     plain = ResidentSteps.plan

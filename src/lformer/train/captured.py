@@ -18,8 +18,8 @@ class Capture:
     """Calls `steps.compute` a few times for each kind of batch, and from then on replays it.
 
     The calls before the recording are steps of the training like any other, so that libraries and kernels are ready
-    when it is made and no weight has to be put back. Kinds that are rare are never recorded, and beyond MOST_GRAPHS
-    none is, which `say` tells once.
+    when it is made and no weight has to be put back. Kinds that are rare are never recorded, nor is the short batch at
+    the end of an epoch: a recording takes as long as many steps. Beyond MOST_GRAPHS none is, which `say` tells once.
     """
 
     def __init__(self, steps: ResidentSteps, say: Callable[[str], None]) -> None:
@@ -33,10 +33,10 @@ class Capture:
         self.pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, kind: Kind) -> None:
-        if kind not in self.graphs and (self.seen.get(kind, 0) < WARM_UP_STEPS or self._no_more(kind)):
-            self._compute(kind)
-            return
         if kind not in self.graphs:
+            if self.seen.get(kind, 0) < WARM_UP_STEPS or self.steps.is_rest(kind) or self._no_more(kind):
+                self._compute(kind)
+                return
             self.graphs[kind] = self._record(kind)
         self.graphs[kind].replay()
 

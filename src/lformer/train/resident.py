@@ -78,6 +78,10 @@ class ResidentSteps:
         self.step += 1
         return int(self.data.lengths[rows % len(self.data.lengths)].sum())
 
+    def is_rest(self, kind: Kind) -> bool:
+        """Whether it is what full batches leave of an epoch: it comes once in each."""
+        return kind.size < self.recipe.batch_size < len(self.data.lengths)
+
     @property
     def is_full(self) -> bool:
         """Whether the next step would write over a figure that nobody took."""

@@ -57,6 +57,37 @@ def test_dropout_is_the_same_backward():
     assert torch.allclose(qkv.grad[:, :, :, 2].sum((2, 3)), y.detach().sum((2, 3)), rtol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [(2, 2, 7, 2, 8), (3, 1, 13, 1, 17), (1, 1, 33, 1, 72)])  # P, B, T, H, E
+def test_gradients_under_dropout(size, causal, masked, dtype):
+    """With the weights that the same seed keeps, which values that are the identity show."""
+    p, b, t, h, e = size
+    rate, hidden = 0.3, torch.ones(t, t, device=DEVICE).triu(1) * causal
+    keys = torch.rand(b, t, generator=torch.Generator().manual_seed(0)).to(DEVICE) > 0.4
+    keys[:, 0] = True
+    hidden = (hidden.bool() | ~keys[:, None, None] if masked else hidden.bool().expand(b, 1, t, t))[None]
+
+    def attend(qkv):
+        torch.manual_seed(0)
+        given = keys if masked else None
+        return slice_attention(qkv, given, dropout=rate, is_causal=causal, backend="triton")
+
+    tensors = {"qkv": draw(p, b, t, 3, h, e, dtype=dtype)}
+    showing = tensors["qkv"].detach().clone()
+    showing[:, :, :, 2] = torch.eye(t, e, device=DEVICE)[:, None]
+    kept = (attend(showing)[..., :t] != 0).transpose(2, 3) / (1 - rate)
+    assert 0.2 < (kept == 0).masked_select(~hidden.expand(p, b, h, t, t)).double().mean() < 0.4
+
+    def reference(qkv):
+        q, k, v = (part.transpose(2, 3) for part in qkv.unbind(3))
+        weights = (q @ k.mT * e**-0.5).masked_fill(hidden, -float("inf")).softmax(-1)
+        return (weights * kept @ v).transpose(2, 3)
+
+    assert_parity(attend, reference, tensors, dtype)
+
+
 def test_what_does_not_fit_on_the_chip():
     def is_short(t, e, dtype):
         return slice_attention_module._is_short(torch.empty(1, 1, t, 3, 1, e, dtype=dtype))

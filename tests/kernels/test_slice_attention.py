@@ -4,10 +4,11 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lformer.kernels.slice_attention import slice_attention, slice_attention_reference
 
-from .cases import DEVICE, DTYPES, assert_parity, draw
+from .cases import DEVICE, DTYPES, assert_parity, assert_same, draw
 
 slice_attention_module = importlib.import_module("lformer.kernels.slice_attention")  # the package has the function
 
@@ -86,6 +87,17 @@ def test_gradients_under_dropout(size, causal, masked, dtype):
         return (weights * kept @ v).transpose(2, 3)
 
     assert_parity(attend, reference, tensors, dtype)
+
+
+@pytest.mark.parametrize("implementation", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
+def test_what_torch_computes_has_the_layout_that_the_compiler_was_told(implementation):
+    from lformer.kernels.gpu.slice_attention import attention_of_torch
+
+    qkv = draw(2, 3, 5, 3, 2, 72, dtype=torch.float32 if DEVICE == "cpu" else torch.float16).detach()
+    with sdpa_kernel(implementation):
+        y = attention_of_torch(qkv, causal=True)
+    assert y.is_contiguous()
+    assert_same({"output": y}, {"output": slice_attention_reference(qkv.double(), is_causal=True)}, 2e-3)
 
 
 def test_what_does_not_fit_on_the_chip():

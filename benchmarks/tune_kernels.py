@@ -259,16 +259,19 @@ def ffns(n: int, m: int) -> Iterator[Candidate]:
 def attentions(b: int, t: int, heads: int, size: int) -> Iterator[Candidate]:
     qkv, do = make(P, b, t, 3, heads, size), make(P, b, t, heads, size)
 
-    def attend(x: Tensor) -> Tensor:
+    lengths = torch.arange(b * P, device=qkv.device) % b * (t // 2) // b + t // 2  # half of the tokens at least
+    mask = (torch.arange(t, device=qkv.device) < lengths[:, None])[:, None, None]
+
+    def attend(x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = (part.transpose(1, 2) for part in x.flatten(0, 1).unbind(2))
-        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).unflatten(0, (P, b))
+        return F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).unflatten(0, (P, b))
 
-    def sdpa() -> Tensor:
-        return attend(qkv)
+    def sdpa(mask: Tensor | None = None) -> Tensor:
+        return attend(qkv, mask)
 
-    def sdpa_backward() -> Tensor:
+    def sdpa_backward(mask: Tensor | None = None) -> Tensor:
         inputs = qkv.detach().requires_grad_()
-        o = attend(inputs)
+        o = attend(inputs, mask)
         return torch.autograd.grad(o, inputs, do)[0]
 
     def reference_backward() -> Tensor:
@@ -279,6 +282,13 @@ def attentions(b: int, t: int, heads: int, size: int) -> Iterator[Candidate]:
     shape = f"{b}x{t}x{heads}x{size}"
     yield f"attention forward {shape}", "torch SDPA", sdpa, lambda: None
     yield f"attention forward and backward {shape}", "torch SDPA", sdpa_backward, lambda: None
+    yield f"attention forward {shape}", "torch SDPA, padded texts", functools.partial(sdpa, mask), lambda: None
+    yield (
+        f"attention forward and backward {shape}",
+        "torch SDPA, padded texts",
+        functools.partial(sdpa_backward, mask),
+        lambda: None,
+    )
     if t > 128:
         return
     reference = attend(qkv.float())

@@ -8,7 +8,7 @@ import torch
 
 from lformer import LFormerConfig, LFormerForCausalLM, LFormerForSequenceClassification
 from lformer.kernels import backend as backend_module
-from lformer.nn import LDecoderLayer, LEncoderLayer
+from lformer.nn import LDecoderLayer, LEncoderLayer, LLinear, TubeTransform
 
 from .cases import BFLOAT16, DEVICE, assert_same, draw
 
@@ -234,6 +234,14 @@ def test_masks_maps_rotations_and_caches_are_outside_the_kernel_of_attention(sai
     }
 
 
+@pytest.mark.parametrize(
+    "kind", [lambda **options: LLinear(8, 8, transform=None, **options), lambda **options: TubeTransform(4, **options)]
+)
+def test_a_backend_that_there_is_not(kind):
+    with pytest.raises(ValueError, match="backend='trition' is not one of 'auto', 'torch', 'triton'"):
+        kind(backend="trition")
+
+
 def test_a_machine_that_cannot(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -245,6 +253,8 @@ def test_a_machine_that_cannot(monkeypatch):
     monkeypatch.setattr(backend_module, "HAS_TRITON", False)
     with pytest.raises(ValueError, match=r"Triton is not installed \(pip install 'lformer\[triton\]'\)"):
         LEncoderLayer(config)
+    with pytest.raises(ValueError, match="Triton is not installed"):
+        LLinear(8, 8, transform=None, backend="triton")
 
 
 def test_tensors_that_the_kernels_do_not_take(monkeypatch):
@@ -276,6 +286,25 @@ def test_compiles_as_one_graph(name):
     compiled = torch.compile(fast, fullgraph=True, backend="aot_eager")
     found = everything(compiled, ids, return_dict=False)
     assert_same({name.removeprefix("_orig_mod."): value for name, value in found.items()}, wanted, 2e-5)
+
+
+def test_compiles_once_for_all_lengths():
+    _, fast = both(LFormerForSequenceClassification, {"num_hidden_layers": 1})
+    torch._dynamo.reset()
+    compiled = torch.compile(fast, fullgraph=True, dynamic=True, backend="aot_eager")
+    with torch.no_grad(), torch._dynamo.config.patch(error_on_recompile=True):
+        for batch, length in ((2, 9), (3, 33), (5, 4)):
+            ids = torch.randint(1, 50, (batch, length), generator=torch.Generator().manual_seed(0)).to(DEVICE)
+            assert torch.allclose(compiled(ids).logits, fast(ids).logits, atol=1e-5)
+
+
+def test_second_derivatives_are_an_error():
+    """And not those of something else."""
+    _, fast = both(LEncoderLayer, {})
+    x = draw(1, 3, 24, dtype=torch.float32)
+    (first,) = torch.autograd.grad(fast(x)[0].square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="no autograd formula"):
+        first.sum().backward()
 
 
 def test_a_smaller_gpu(monkeypatch):

@@ -4,10 +4,11 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lformer.kernels.slice_attention import slice_attention, slice_attention_reference
 
-from .cases import DEVICE, DTYPES, assert_parity, draw
+from .cases import DEVICE, DTYPES, assert_parity, assert_same, draw
 
 slice_attention_module = importlib.import_module("lformer.kernels.slice_attention")  # the package has the function
 
@@ -55,6 +56,48 @@ def test_dropout_is_the_same_backward():
     y.sum().backward()
     # The sum of all outputs is that of v times the kept weights, and all v are one: both sums are equal.
     assert torch.allclose(qkv.grad[:, :, :, 2].sum((2, 3)), y.detach().sum((2, 3)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [(2, 2, 7, 2, 8), (3, 1, 13, 1, 17), (1, 1, 33, 1, 72)])  # P, B, T, H, E
+def test_gradients_under_dropout(size, causal, masked, dtype):
+    """With the weights that the same seed keeps, which values that are the identity show."""
+    p, b, t, h, e = size
+    rate, hidden = 0.3, torch.ones(t, t, device=DEVICE).triu(1) * causal
+    keys = torch.rand(b, t, generator=torch.Generator().manual_seed(0)).to(DEVICE) > 0.4
+    keys[:, 0] = True
+    hidden = (hidden.bool() | ~keys[:, None, None] if masked else hidden.bool().expand(b, 1, t, t))[None]
+
+    def attend(qkv):
+        torch.manual_seed(0)
+        given = keys if masked else None
+        return slice_attention(qkv, given, dropout=rate, is_causal=causal, backend="triton")
+
+    tensors = {"qkv": draw(p, b, t, 3, h, e, dtype=dtype)}
+    showing = tensors["qkv"].detach().clone()
+    showing[:, :, :, 2] = torch.eye(t, e, device=DEVICE)[:, None]
+    kept = (attend(showing)[..., :t] != 0).transpose(2, 3) / (1 - rate)
+    assert 0.2 < (kept == 0).masked_select(~hidden.expand(p, b, h, t, t)).double().mean() < 0.4
+
+    def reference(qkv):
+        q, k, v = (part.transpose(2, 3) for part in qkv.unbind(3))
+        weights = (q @ k.mT * e**-0.5).masked_fill(hidden, -float("inf")).softmax(-1)
+        return (weights * kept @ v).transpose(2, 3)
+
+    assert_parity(attend, reference, tensors, dtype)
+
+
+@pytest.mark.parametrize("implementation", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
+def test_what_torch_computes_has_the_layout_that_the_compiler_was_told(implementation):
+    from lformer.kernels.gpu.slice_attention import attention_of_torch
+
+    qkv = draw(2, 3, 5, 3, 2, 72, dtype=torch.float32 if DEVICE == "cpu" else torch.float16).detach()
+    with sdpa_kernel(implementation):
+        y = attention_of_torch(qkv, causal=True)
+    assert y.is_contiguous()
+    assert_same({"output": y}, {"output": slice_attention_reference(qkv.double(), is_causal=True)}, 2e-3)
 
 
 def test_what_does_not_fit_on_the_chip():

@@ -3,6 +3,7 @@ from functools import partial
 import pytest
 import torch
 
+from lformer.kernels.tube_mix import tube_mix_reference
 from lformer.kernels.tube_norm import tube_norm, tube_norm_reference
 
 from .cases import DEVICE, DTYPES, assert_parity, draw
@@ -113,3 +114,25 @@ def test_dropout(learned, p):
     if learned:
         wanted = torch.einsum("jbnm,kbnm->jk", kept / (1 - rate), torch.ones_like(r))
         assert torch.allclose(eye.grad, wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("post", [True, False])
+@pytest.mark.parametrize("p", [1, 4, LONG])
+def test_gradients_under_dropout(p, post, dtype):
+    """With what the same seed keeps, which a residual stream of zeros shows."""
+    rate = 0.3
+
+    def drop(**given):
+        torch.manual_seed(0)
+        return tube_norm(**given, dropout=rate, backend="triton")
+
+    tensors = case(p, 2, 9, 13, dtype, learned=True)
+    kept = drop(**{**tensors, "x": torch.zeros_like(tensors["x"])}, post=False)[0] != 0
+    assert 0.2 < 1 - kept.double().mean() < 0.4
+
+    def reference(s, x, bias, inverse, **rest):
+        y = tube_mix_reference(inverse, s + bias[:, None, None]) * kept / (1 - rate)
+        return tube_norm_reference(y, x, None, None, **rest, post=post)
+
+    assert_parity(partial(drop, post=post), reference, tensors, dtype)

@@ -1,6 +1,6 @@
 """Fast paths beside their plain-torch references: one operation, one file; the kernels themselves are in gpu/."""
 
-from lformer.kernels.backend import outside_kernel, require_backend, use_triton
+from lformer.kernels.backend import BACKENDS, outside_kernel, require_backend, use_triton
 from lformer.kernels.interleave import interleave_slices
 from lformer.kernels.slice_attention import slice_attention
 from lformer.kernels.slice_ffn import SIGMA, slice_ffn
@@ -12,6 +12,7 @@ from lformer.kernels.tube_rotary import rotate, tube_rotary
 
 __all__ = [
     "ACTIVATIONS",
+    "BACKENDS",
     "SIGMA",
     "interleave_slices",
     "outside_kernel",

@@ -7,6 +7,8 @@ import os
 import torch
 from torch import Tensor
 
+BACKENDS = ("auto", "torch", "triton")
+
 MAX_TUBE = 16
 MAX_FEATURES = 8192
 """The kernels keep all slices of a token in registers."""
@@ -35,6 +37,8 @@ def why_no_triton() -> str | None:
 
 def require_backend(backend: str) -> None:
     """An explicit request that this machine cannot meet is an error, not a slow surprise."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend={backend!r} is not one of {', '.join(map(repr, BACKENDS))}")
     reason = why_no_triton() if backend == "triton" else None
     if reason:
         raise ValueError(f"backend='triton': {reason}; use backend='auto' or 'torch'")

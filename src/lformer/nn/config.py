@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lformer.algebra import get_transform
-from lformer.kernels import ACTIVATIONS
+from lformer.kernels import ACTIVATIONS, BACKENDS
 from lformer.nn.folding import slice_width
 from lformer.nn.positions import STRATEGIES
 from lformer.nn.tube_transform import LEARNED, num_complex_slices
@@ -15,7 +15,6 @@ DOMAINS = ("transform", "original")
 PLACEMENTS = ("post", "pre")
 MIXINGS = ("attention", "fourier")
 FOLDS = ("same", "shuffled")
-BACKENDS = ("auto", "torch", "triton")
 
 
 def feed_forward_width(hidden_size: int, tube_length: int, gated: bool) -> int:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from lformer.kernels import interleave_slices, slice_linear, use_triton
+from lformer.kernels import interleave_slices, require_backend, slice_linear, use_triton
 from lformer.nn.folding import fold_slices, slice_width, unfold_slices
 from lformer.nn.tube_transform import TubeTransform, num_complex_slices
 
@@ -36,6 +36,7 @@ class LLinear(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
+        require_backend(backend)
         self.in_features = in_features
         self.out_features = out_features
         self.tube_length = tube_length

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lformer.algebra import get_transform
-from lformer.kernels import tube_mix
+from lformer.kernels import require_backend, tube_mix
 from lformer.nn.constants import Constants
 
 LEARNED = ("learned", "learned-orthogonal")
@@ -30,6 +30,7 @@ class TubeTransform(Constants):
 
     def __init__(self, tube_length: int, transform: str = "dct", backend: str = "auto") -> None:
         super().__init__()
+        require_backend(backend)
         self.tube_length = tube_length
         self.transform = transform
         self.backend = backend

@@ -180,8 +180,7 @@ def slice_attention_forward(
     """From qkv (P, B, T, 3, H, E) to o (P, B, T, H, E). keys (B, T): which may be looked at."""
     p, b, t, _, heads, size = qkv.shape
     if size > WIDE_HEAD and qkv.is_cuda and keys is None and dropout == 0:
-        q, k, v = (part.transpose(1, 2) for part in qkv.flatten(0, 1).unbind(2))
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).unflatten(0, (p, b))
+        return attention_of_torch(qkv, causal)
     o = qkv.new_empty(p, b, t, heads, size)
     if o.numel():
         block = min(64, max(16, next_power_of_2(t)))  # queries of a program
@@ -193,6 +192,13 @@ def slice_attention_forward(
             num_warps=4,
         )
     return o
+
+
+def attention_of_torch(qkv: Tensor, causal: bool) -> Tensor:
+    """The same by torch, contiguous as the compiler was told, which not every implementation leaves it."""
+    q, k, v = (part.transpose(1, 2) for part in qkv.flatten(0, 1).unbind(2))
+    o = F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
+    return o.contiguous().unflatten(0, qkv.shape[:2])
 
 
 def slice_attention_backward(

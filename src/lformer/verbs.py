@@ -74,9 +74,8 @@ class DataRequest:
             near = did_you_mean(name, PRESETS) or f"; there are {', '.join(PRESETS)}"
             raise UserError(f"there is no preset {name!r}{near}")
         preset = PRESETS[name]()
-        data_types = DATA_TYPES
-        model_types = {key: kind for key, kind in CONFIG_TYPES.items() if key not in data_types}
-        changed = apply_settings({}, self.settings, {**model_types, **RECIPE_TYPES, **data_types})
+        model_types = {key: kind for key, kind in CONFIG_TYPES.items() if key not in DATA_TYPES}
+        changed = self.changed()
 
         def chosen(types: dict[str, Any]) -> dict[str, Any]:
             return {key: value for key, value in changed.items() if key in types}
@@ -87,10 +86,14 @@ class DataRequest:
             task=self.task or preset.task,
             model={**preset.model, **chosen(model_types)},
             recipe=replace(preset.recipe, **chosen(RECIPE_TYPES)),
-            data=replace(preset.data, **chosen(data_types)),
+            data=replace(preset.data, **chosen(DATA_TYPES)),
         )
         _check_model(resolved)  # before anything is read or written
         return resolved
+
+    def changed(self) -> dict[str, Any]:
+        """What --set says."""
+        return apply_settings({}, self.settings, {**CONFIG_TYPES, **RECIPE_TYPES, **DATA_TYPES})
 
     def load(self, preset: Preset) -> TextData:
         """Read the text."""
@@ -129,6 +132,7 @@ def train(
         cache = Prepared.open(prepared or Path(folder.request()["data"]["path"]))
     elif prepared is not None:
         cache = Prepared.open(prepared)
+        _refuse_other_tokens(cache, request.changed())
         if request.source or request.data_dir:
             _warn_if_stale(cache, request.load(preset), preset.data)
     else:
@@ -402,6 +406,15 @@ def _prepare(out: Path, data: TextData, settings: DataSettings) -> Prepared:
     for note in data.notes:
         console.print(note, highlight=False)
     return prepare_data(data, out, **options)
+
+
+def _refuse_other_tokens(cache: Prepared, changed: dict[str, Any]) -> None:
+    """A --set that says how text becomes tokens has no effect on those that are there."""
+    asked = {name: value for name, value in changed.items() if name in DATA_TYPES and name != "validation_fraction"}
+    if reasons := cache.stale_reasons(**asked):
+        raise UserError(
+            f"--set cannot change the tokens in {cache.path}: {'; '.join(reasons)}; prepare it again, or leave that out"
+        )
 
 
 def _warn_if_stale(cache: Prepared, data: TextData, settings: DataSettings) -> None:

@@ -1,6 +1,7 @@
 """A user's mistake is one line on stderr and exit code 2; nothing is written, nothing overwritten."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -99,6 +100,8 @@ def test_a_stale_cache(refused: Refused, words: Path, run_folder: Path, tmp_path
     write_words(other / "train.csv", 2)
     arguments = ["--prepared", run_folder / "data", "--data-dir", other, "--out", tmp_path / "run", *sets(TINY)]
     assert "stale" in refused("train", *arguments)
+    longer = ["--prepared", run_folder / "data", "--out", tmp_path / "run", *sets(TINY), "--set", "max_length=77"]
+    assert re.search(r"--set cannot change the tokens in .*data: max_length was \d+, now 77", refused("train", *longer))
     assert "manifest" in refused("train", "--prepared", words, "--out", tmp_path / "run", *sets(TINY))
 
 

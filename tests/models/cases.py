@@ -10,6 +10,7 @@ from lformer import (
     LFormerForSequenceClassification,
     LFormerModel,
 )
+from lformer.train.language_presets import recommended
 
 VOCAB, T = 30, 6
 BASE, CLASSIFIER, MASKED = LFormerModel, LFormerForSequenceClassification, LFormerForMaskedLM
@@ -33,6 +34,7 @@ VARIANTS = {
         "positional": "rope",
         "norm_placement": "pre",
     },
+    "recommended": recommended(),
     "dft-original": {"attention_domain": "original", "transform": "dft"},
     "odd-width": {"hidden_size": 18, "num_attention_heads": 20, "tube_length": 4, "positional": "harmonic"},
     "paper-counts": {"paper_counts": True, "transform": "haar"},

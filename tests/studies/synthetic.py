@@ -288,6 +288,25 @@ def point(
     }
 
 
+def sizes_results() -> Results:
+    """Two models of `language_results` at another size too, with one seed and without trials."""
+    results, name = language_results(), "enwik8-large"
+    reference = language.matched(language.SMALL)
+    more = [
+        replace(
+            run,
+            group=name,
+            model="dense" if run.model == reference else run.model,
+            layer_parameters=4 * run.layer_parameters,
+            validation={"bits": run.validation["bits"] - 0.5},
+        )
+        for run in results.runs
+        if run.model in (reference, language.RECOMMENDED) and run.label == f"seed-{SEEDS[0]}"
+    ]
+    about = {**next(iter(results.groups.values())), "title": "a larger one", "reference": "dense"}
+    return replace(results, runs=[*results.runs, *more], groups={**results.groups, name: about})
+
+
 def language_results() -> Results:
     """As the study of language models comes out on a CPU: a row without runs, one that was not measured."""
     chance = random.Random(2)

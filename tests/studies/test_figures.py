@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from lformer.studies.figures import StudyFigure, study_figures
+from lformer.studies.language import RECOMMENDED
 from lformer.studies.tables.same_size import same_size_pairs
 
-from .synthetic import controls_results, language_results, paper_results
+from .synthetic import controls_results, language_results, paper_results, sizes_results
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,23 @@ def test_rows_that_were_not_tested_are_not_drawn() -> None:
 
 def test_figures_of_language_models() -> None:
     figures = {figure.key: figure for figure in study_figures(language_results())}
-    (speed,) = [figure for key, figure in figures.items() if key.startswith("bits-speed")]
+    (time,) = [figure for key, figure in figures.items() if key.startswith("bits-time")]
     assert {figure.beside for figure in figures.values()} == {"bits-enwik8-800k"}
-    assert len(speed.figure.axes[0].containers) == len(language_results().measurements)
+    assert len(time.figure.axes[0].containers) == len(language_results().measurements)
+
+
+def test_the_time_of_a_training_is_that_of_all_its_tokens() -> None:
+    results = language_results()
+    (time,) = [figure for figure in study_figures(results) if figure.key.startswith("bits-time")]
+    places = {round(bar.lines[0].get_xdata()[0], 6) for bar in time.figure.axes[0].containers}
+    assert places == {round(800 * 32 * 128 / found.tokens_per_second, 6) for found in results.measurements}
+
+
+def test_the_trend_over_size() -> None:
+    results = sizes_results()
+    (figure,) = [figure for figure in study_figures(results) if figure.key == "sizes"]
+    lines = {line.get_label(): line for line in figure.figure.axes[0].lines}
+    assert set(lines) == {"dense", RECOMMENDED}
+    dense = [run for run in results.runs if run.is_reported and run.model in ("dense", "dense, d=128")]
+    assert sorted(set(lines["dense"].get_xdata())) == sorted({run.layer_parameters for run in dense})
+    assert len(lines["dense"].get_xdata()) == 2

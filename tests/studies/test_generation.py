@@ -85,6 +85,7 @@ def test_rotary_positions_have_no_limit() -> None:
         ({"top_p": 0.0}, "top_p=0.0 must be above 0"),
         ({"top_p": 1.5}, "top_p=1.5"),
         ({"num_beams": 2, "temperature": 0.5}, "num_beams=2 .* leave out temperature"),
+        ({"num_beams": 2, "top_p": 0.5}, "num_beams=2 .* leave out top_p"),
         ({"max_new_tokens": 0}, "at least 1"),
     ],
 )

@@ -230,15 +230,20 @@ def test_a_row_does_not_mix_learning_rates(tuned, tmp_path):
 
 
 def test_a_language_model_is_scored_by_its_bits(tmp_path):
-    study = few(make_study("language", "smoke"), "dense, d=256", "T4 L-products, learned")
+    study = few(make_study("language", "smoke"), "dense, d=256", "dense", "T4 L-products, learned")
     out = tmp_path / "out"
     results = Reproduction(study, out).run()
     assert results.missing == []
     assert all(not run.test for run in results.runs)  # the test part is not among the data
     reported = [run for run in results.runs if run.is_reported and run.model == "dense, d=256"]
     tried = [run for run in results.runs if not run.is_reported and run.model == "dense, d=256"]
-    assert {run.learning_rate for run in reported} == {min(tried, key=lambda run: run.validation["bits"]).learning_rate}
+    chosen = min(tried, key=lambda run: run.validation["bits"]).learning_rate
+    assert {run.learning_rate for run in reported} == {chosen}
+    others = {run.group: run.learning_rate for run in results.runs if run.model == "dense"}
+    assert others == {"enwik8-0.8m": 2 * chosen, "enwik8-13m": chosen / 2, "enwik8-38m": chosen / 2}
+    assert Reproduction(study, out).run().missing == []  # what was trained with the rate of its size stands
     page = write_study_report(out)[-1].read_text()
+    assert "Bits per byte over size" in page
     assert "Bits per byte" in page
     assert "T4 L-products, learned" in page
 

@@ -1,6 +1,7 @@
 """The studies as they are written down: every row of the paper, and budgets that are equal where they claim to be."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from lformer import LFormerConfig, LFormerForSequenceClassification
 from lformer.models.summary import multiply_adds
 from lformer.settings import UserError
 from lformer.studies.controls import MATCHED, rows
+from lformer.studies.language import LARGE, RECOMMENDED
 from lformer.studies.published import PUBLISHED
 from lformer.studies.reproduce import STUDIES, make_study
 from lformer.studies.scales import SEEDS
+from lformer.train.language_presets import recommended
 
 LANGUAGE = ["language", "language-small"]
 SAME_SIZE = [MATCHED, "Dense, one layer", "Dense, shared layers", "Dense, low rank", "FNet"]
@@ -93,23 +96,23 @@ def test_controls_are_tuned_on_texts_that_are_not_tested():
 @pytest.mark.parametrize("name", LANGUAGE)
 def test_language_models_are_of_one_size(name):
     study = make_study(name)
-    sizes = {run.model: layer_parameters(run.fields) for run in study.runs}
-    (group,) = study.groups.values()
-    reference = sizes[group.reference]
-    for model, size in sizes.items():
-        if "(equal " not in model:
-            assert 0.94 < size / reference < 1.015, model
+    for group, about in study.groups.items():
+        sizes = {run.model: layer_parameters(run.fields) for run in study.runs if run.group == group}
+        reference = sizes[about.reference]
+        for model, size in sizes.items():
+            if "(equal " not in model:
+                assert 0.94 < size / reference < 1.015, (group, model)
 
 
 @pytest.mark.parametrize("name", LANGUAGE)
 def test_the_wider_dense_models_do_as_much_work_as_the_tensor_model(name):
     study = make_study(name)
-    (group,) = study.groups
+    group = next(iter(study.groups))
     for kind in ("", ", gated"):
         wider = next(model for model in study.rows(group) if f"dense{kind}, d=" in model and "multiply-adds" in model)
         found = []
         for model in (wider, f"T4 L-products, learned, interleaved{kind}"):
-            run = next(run for run in study.runs if run.model == model)
+            run = next(run for run in study.runs if (run.group, run.model) == (group, model))
             config = LFormerConfig(vocab_size=260, is_decoder=True, **run.fields)
             found.append(sum(multiply_adds(config, run.recipe.sequence_length).values()))
         assert found[0] == pytest.approx(found[1], rel=0.035)
@@ -121,6 +124,40 @@ def test_language_models_are_chosen_without_the_test_part(name):
     assert study.data["enwik8"].splits == ("train", "validation")
     seeds = {run.recipe.seed for run in study.runs if not run.is_reported}
     assert seeds.isdisjoint(run.recipe.seed for run in study.runs if run.is_reported)
+
+
+def test_the_recommended_row_is_the_recommended_preset():
+    run = next(run for run in make_study("language").runs if run.model == RECOMMENDED)
+    assert recommended().items() <= run.fields.items()
+
+
+def test_other_sizes_have_the_rates_of_their_row_by_width():
+    study = make_study("language")
+    tuned, *others = study.groups
+    sizes = {run.group: layer_parameters(run.fields) for run in study.runs if run.model == RECOMMENDED}
+    assert [round(sizes[group] / 1e6, 1) for group in study.groups] == [3.1, 0.8, 12.6, 37.8]
+    for run in (run for run in study.runs if run.group in others):
+        row = study.groups[tuned].reference if run.model == "dense" else run.model
+        trials = [study.run(name) for name in run.tuned_by]
+        assert {(trial.group, trial.model, trial.role) for trial in trials} == {(tuned, row, "trial")}
+        assert run.rate_factor == trials[0].fields["hidden_size"] / run.fields["hidden_size"]
+        assert trials[0].recipe == replace(run.recipe, seed=trials[0].recipe.seed)
+        width = ("hidden_size", "num_hidden_layers", "num_attention_heads")
+        assert {k: v for k, v in run.fields.items() if k not in width} == {
+            k: v for k, v in trials[0].fields.items() if k not in width
+        }
+
+
+def test_rows_of_other_budgets_are_other_rows_longer_or_shorter():
+    study = make_study("language")
+    for name, factor in LARGE.budgets.items():
+        mine, theirs = (
+            [run for run in study.runs if run.group == LARGE.group and run.model == model]
+            for model in (name, name.rpartition(", ")[0])
+        )
+        for run, other in zip(mine, theirs, strict=True):
+            assert run.fields == other.fields
+            assert run.recipe == replace(other.recipe, max_steps=2500 * factor)
 
 
 def test_the_document_counts_the_runs_of_every_study():

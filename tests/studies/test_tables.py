@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from lformer.studies.language import RECOMMENDED
 from lformer.studies.published import BREAKDOWN_768, PUBLISHED, SETTINGS
 from lformer.studies.results import Results
 from lformer.studies.rows import Score, best_note, best_tensor, find_row
@@ -14,7 +15,7 @@ from lformer.studies.tables.beside import Beside
 from lformer.studies.tables.parameters import count_parts
 
 from .reading import cell, tables_of, tiny
-from .synthetic import NASTY, controls_results, fields_of, language_results, paper_results, record
+from .synthetic import NASTY, controls_results, fields_of, language_results, paper_results, record, sizes_results
 
 AG_256, AG_768 = "AG News, d=256, 71k subset", "AG News, d=768, 71k subset"
 
@@ -190,9 +191,29 @@ def test_what_failed_stands_where_it_is_missing(paper: dict[str, StudyTable], co
 def test_every_missing_cell_of_every_table_has_a_reason(
     paper: dict[str, StudyTable], controls: dict[str, StudyTable]
 ) -> None:
-    for table in (*paper.values(), *controls.values(), *tables_of(language_results()).values()):
+    for table in (*paper.values(), *controls.values(), *tables_of(sizes_results()).values()):
         for row in table.rows:
             assert all(found.reason for found in row if isinstance(found, Missing)), table.key
+
+
+def test_the_trend_over_size_has_each_difference_to_the_dense_model_of_that_size() -> None:
+    table, results = tables_of(sizes_results())["sizes"], sizes_results()
+    assert [(row[0], row[1]) for row in table.rows] == sorted(
+        ((row[0], row[1]) for row in table.rows), key=lambda names: names[0] == Text("a larger one")
+    )
+    larger = {run.model: run.validation["bits"] for run in results.runs if run.group == "enwik8-large"}
+    found = cell(table, "difference to dense", "a larger one", RECOMMENDED)
+    assert isinstance(found, Number)
+    assert found.value == pytest.approx(larger[RECOMMENDED] - larger["dense"])
+    assert "sizes" not in tables_of(language_results())
+
+
+def test_a_language_table_has_the_time_of_a_whole_training() -> None:
+    results = language_results()
+    table, measured = tables_of(results)["bits-enwik8-800k"], results.measurements[0]
+    found = cell(table, "training time (s)", measured.model)
+    assert isinstance(found, Number)
+    assert found.value == pytest.approx(800 * 32 * 128 / measured.tokens_per_second)
 
 
 def test_tables_on_a_subset_say_so(paper: dict[str, StudyTable], controls: dict[str, StudyTable]) -> None:

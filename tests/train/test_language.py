@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from lformer import LFormerConfig, LFormerForCausalLM, LFormerForConditionalGeneration
 from lformer.data import Prepared, load_data, prepare
@@ -131,6 +133,19 @@ def test_bits_per_byte_do_not_depend_on_the_tokenizer(tmp_path: Path) -> None:
         assert scores["bits"] == pytest.approx(bits, rel=1e-5)
         assert scores["bits_per_byte"] == pytest.approx(bits * len(asked) / read, rel=1e-5)
         assert (kind == "byte") == (scores["bits_per_byte"] == pytest.approx(scores["bits"]))
+
+
+def test_tokens_that_are_not_bytes_have_no_bits_per_byte(tmp_path: Path) -> None:
+    vocabulary = {name: i for i, name in enumerate(["[PAD]", "[EOS]", "[UNK]", "low", "lower"])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    given = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", eos_token="[EOS]", unk_token="[UNK]")
+    (tmp_path / "input.txt").write_text("low lower slow\n" * 100, encoding="utf-8")
+    cache = prepare(load_data(None, tmp_path, task="language-modeling"), tmp_path / "tokens", tokenizer=given)
+    training = set_up(cache, tmp_path / "run", model=MODEL, recipe=replace(RECIPE, sequence_length=8), quiet=True)
+    scores = evaluate(training.model, training.task, cache.split("validation"), training.accelerator).scores
+    assert "bits" in scores
+    assert "bits_per_byte" not in scores  # the unknown word would count five bytes, and blanks none
 
 
 def test_a_part_of_a_split_is_spread_over_it() -> None:

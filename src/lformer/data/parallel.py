@@ -24,7 +24,7 @@ def load_translation(files: SourceFiles, languages: list[str] | None) -> tuple[d
         pairs = languages
         return {split: _from_tables(files, paths, pairs) for split, paths in tables.items()}, notes
     if languages is None:
-        raise UserError(f"{files.location}: say which text columns are source and target, for example en and de")
+        raise UserError(f"{files.location}: say which text columns are source and target, as in --text en --text de")
     sides = [files.by_split((f".{language}".lower(),)) for language in languages]
     if not all(sides):
         raise files.nothing_found(EXPECTED)

@@ -93,6 +93,12 @@ def _byte_backend() -> Tokenizer:
     return backend
 
 
+def is_byte_level(tokenizer: PreTrainedTokenizerFast) -> bool:
+    """Whether every character of a token stands for one byte of text, as in our own tokenizers and GPT-2's."""
+    rules = json.loads(tokenizer.backend_tokenizer.to_str())["decoder"] or {}
+    return rules.get("type") == "ByteLevel"
+
+
 def is_byte_tokenizer(tokenizer: PreTrainedTokenizerFast) -> bool:
     """Whether it is ours of kind "byte", whose ids `encode_bytes` makes."""
     first = len(SPECIAL)

@@ -45,9 +45,10 @@ class Sampling:
             raise UserError("max_new_tokens and num_beams must be at least 1")
         if not 0 < self.top_p <= 1:
             raise UserError(f"top_p={self.top_p} must be above 0 and at most 1")
-        if self.num_beams > 1 and self.temperature:
+        if self.num_beams > 1 and (self.temperature or self.top_p < 1):
+            drawn = "temperature" if self.temperature else "top_p"
             raise UserError(
-                f"num_beams={self.num_beams} searches for the likeliest text and draws nothing: leave out temperature"
+                f"num_beams={self.num_beams} searches for the likeliest text and draws nothing: leave out {drawn}"
             )
 
     def options(self, *, translates: bool) -> dict[str, Any]:

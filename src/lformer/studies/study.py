@@ -50,6 +50,8 @@ class Run:
     recipe: Recipe
     tuned_by: tuple[str, ...] = ()
     """Names of runs; this one takes the learning rate of the one with the best validation score."""
+    rate_factor: float = 1.0
+    """What that learning rate is multiplied by, where the trials are of a model of another width."""
     role: str = "result"
     """"result" (part of the row's mean), "trial" (chooses a learning rate) or "repeat" (of another run)."""
 

@@ -12,7 +12,7 @@ def chosen_rate(study: Study, runs: Path, run: Run) -> float:
     trial = best_trial(study, runs, run)
     if trial is None:
         raise UserError("none of the trials that choose its learning rate is finished")
-    return trial.recipe.learning_rate
+    return trial.recipe.learning_rate * run.rate_factor
 
 
 def best_trial(study: Study, runs: Path, run: Run) -> Run | None:

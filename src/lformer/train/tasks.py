@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from lformer.data import Prepared, TokenSplit
+from lformer.data.tokenizer import is_byte_level
 from lformer.models import (
     LFormerConfig,
     LFormerForCausalLM,
@@ -191,7 +192,9 @@ class CausalLanguageModeling(Task):
     def decided(self) -> dict[str, Any]:
         return {"max_position_embeddings": self.recipe.sequence_length, "is_decoder": True}
 
-    def byte_lengths(self) -> NDArray[np.int64]:
+    def byte_lengths(self) -> NDArray[np.int64] | None:
+        if not is_byte_level(self.tokenizer):
+            return None  # such as one that was given to `prepare`, whose tokens have other letters than the text
         # Byte-level tokenizers write every byte of a token as one character. A special token is none of the text.
         special = set(self.tokenizer.all_special_ids)
         tokens = self.tokenizer.convert_ids_to_tokens([*range(len(self.tokenizer))])

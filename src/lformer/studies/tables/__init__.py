@@ -10,6 +10,7 @@ from lformer.studies.tables.missing import missing_table
 from lformer.studies.tables.parameters import breakdown_table
 from lformer.studies.tables.same_size import matched_table, same_size_table
 from lformer.studies.tables.settings import settings_table
+from lformer.studies.tables.sizes import sizes_table
 from lformer.studies.tables.speed import efficiency_table, relative_speed_table, runtime_table, seconds_table
 from lformer.studies.tables.summary import summary_table
 from lformer.studies.tables.trials import repeated_table, tuning_table
@@ -37,7 +38,7 @@ BEHIND_LANGUAGE = [settings_table, tuning_table, seconds_table, missing_table]
 def study_tables(results: Results) -> list[StudyTable]:
     """All tables that have something to show, in the order in which they are read."""
     if results.score == "bits":
-        found = [language_table(results, group) for group in results.groups]
+        found = [sizes_table(results), *(language_table(results, group) for group in results.groups)]
         behind = BEHIND_LANGUAGE
     else:
         found = [same_size_table(results), summary_table(results)]

@@ -20,7 +20,13 @@ def language_table(results: Results, group: str) -> StudyTable | None:
     scored = sorted(((bits(row), row) for row in rows if row.runs), key=lambda pair: pair[0].mean)
     cells = [_row(results, row, score, base, is_best=row is scored[0][1]) for score, row in scored]
     headings = ["model", "seeds", "bits per byte", "difference", "learning rate", "layer parameters"]
-    headings += ["multiply-adds a token (M)", "tokens/s", "peak memory (GB)"]
+    headings += [
+        "training tokens (M)",
+        "multiply-adds a token (M)",
+        "tokens/s",
+        "training time (s)",
+        "peak memory (GB)",
+    ]
     for row in rows:
         if not row.runs:
             cells.append([Text(row.model), Number(0), *[Missing(row.reason)] * (len(headings) - 2)])
@@ -29,7 +35,7 @@ def language_table(results: Results, group: str) -> StudyTable | None:
         " fewer are better. The difference is to"
         f" {reference.model if reference else 'the reference, which is missing'}. Multiply-adds are those of a token's"
         " forward pass in a sequence as long as in training; speed and memory are of training steps, alone on the"
-        " machine."
+        " machine, and the training time is all tokens at that speed."
     )
     incomplete = [f"{row.model} ({row.reason})" for row in rows if row.runs and row.reason]
     if incomplete:
@@ -46,6 +52,19 @@ def language_table(results: Results, group: str) -> StudyTable | None:
 def bits(row: Row) -> Score:
     """Of the validation part, over seeds."""
     return Score.plain([run.validation["bits"] for run in row.runs])
+
+
+def training_tokens(run: RunRecord) -> int:
+    """All that it was trained on, those of a second pass too."""
+    recipe = Recipe(**run.recipe)
+    assert recipe.max_steps is not None, "language models are trained for so many steps"
+    return recipe.max_steps * recipe.batch_size * recipe.sequence_length
+
+
+def training_seconds(results: Results, row: Row) -> float | None:
+    """Of one run alone on the machine; None where the speed of the row was not measured."""
+    measured = results.measurement(row.group, row.model)
+    return training_tokens(row.runs[0]) / measured.tokens_per_second if measured else None
 
 
 def multiply_adds(run: RunRecord) -> float:
@@ -69,7 +88,9 @@ def _row(results: Results, row: Row, score: Score, base: Score | None, *, is_bes
         Number(score.mean - base.mean, 4, is_signed=True) if base else Missing("the reference is missing"),
         Text(", ".join(f"{rate:g}" for rate in rates)),
         Number(row.runs[0].layer_parameters),
+        Number(training_tokens(row.runs[0]) / 1e6, 1),
         Number(multiply_adds(row.runs[0]), 2),
         number(measured.tokens_per_second if measured else None, 0, reason),
+        number(training_seconds(results, row), 1, reason),
         memory,
     ]

@@ -11,6 +11,8 @@ from rich.table import Table
 from transformers.utils.logging import disable_progress_bar
 
 from lformer import verbs
+from lformer.cli_bench import bench
+from lformer.data_request import DataRequest
 from lformer.studies.generation import Sampling
 from lformer.version import __version__
 
@@ -22,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(bench, name="bench")
 
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be given many times.")
@@ -92,7 +95,7 @@ def prepare(
 
     Example: lformer prepare --source imdb --data-dir data/imdb --out cache/imdb --set max_length=128
     """
-    verbs.prepare(out, verbs.DataRequest(source, data_dir, preset, task, text, label, settings or []))
+    verbs.prepare(out, DataRequest(source, data_dir, preset, task, text, label, settings or []))
 
 
 @app.command()
@@ -115,7 +118,7 @@ def train(
     lformer train --data-dir mine.csv --out runs/mine --set epochs=3 --set learning_rate=1e-3 --set tube_length=8
     torchrun --nproc-per-node 2 -m lformer.cli train --prepared cache/imdb --out runs/imdb
     """
-    request = verbs.DataRequest(source, data_dir, preset, task, text, label, settings or [])
+    request = DataRequest(source, data_dir, preset, task, text, label, settings or [])
     result = verbs.train(out, request, prepared=prepared, resume=resume)
     if result is not None:
         Console().print(_result_table(out, result))
@@ -297,149 +300,6 @@ def report(
     lformer report runs/quickstart/std runs/quickstart/t4 --out comparison
     """
     for path in verbs.report(paths, out, title, markdown):
-        typer.echo(f"wrote {path}")
-
-
-BenchShapes = Annotated[
-    str | None,
-    typer.Option(metavar="BxTxd,...", help="Shapes, as in 64x128x768,8x128x256; a standard list if left out."),
-]
-BenchTubes = Annotated[
-    str | None, typer.Option("--p", metavar="P,...", help="Tube length, or several: 4 or 1,2,4; 4 if left out.")
-]
-BenchHeads = Annotated[
-    int | None, typer.Option(min=1, help="Heads, raised to a multiple of p; 4 to 16 by the width if left out.")
-]
-BenchDropout = Annotated[float, typer.Option(min=0.0, max=0.9)]
-BenchDtype = Annotated[str | None, typer.Option(help="bf16, fp16 or fp32; bf16 on a GPU, fp32 on a CPU if left out.")]
-BenchDevice = Annotated[str | None, typer.Option(help="cuda or cpu; the GPU if there is one.")]
-BenchBackends = Annotated[
-    str | None, typer.Option(metavar="NAME,...", help="torch, triton, auto; all that the device has if left out.")
-]
-BenchCompile = Annotated[
-    bool | None, typer.Option("--compile/--no-compile", help="The tensor side, compiled or not; both if left out.")
-]
-BenchDenseModes = Annotated[
-    str, typer.Option(metavar="MODE,...", help="eager, default, max-autotune-no-cudagraphs; the fastest is 'dense'.")
-]
-BenchPeers = Annotated[bool, typer.Option("--peers/--no-peers", help="Also time torch.nn's encoder and BERT.")]
-BenchSweep = Annotated[str | None, typer.Option(metavar="d|p", help="Vary the width or the tube length.")]
-BenchRounds = Annotated[int | None, typer.Option(min=1, help="Samples of every candidate.")]
-BenchQuick = Annotated[bool, typer.Option("--quick", help="A few short samples: to see that it works.")]
-BenchSideBySide = Annotated[
-    bool, typer.Option("--side-by-side", help="Prepare all shapes at once, in a process each; time one at a time.")
-]
-BenchOut = Annotated[Path | None, typer.Option(help="JSON file to write; the plots stand beside it.")]
-
-bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
-app.add_typer(bench, name="bench")
-
-
-@bench.command()
-def loop(
-    hidden_size: Annotated[int, typer.Option(min=4)] = 256,
-    tube_length: Annotated[int, typer.Option(min=1)] = 4,
-    steps: Annotated[int, typer.Option(min=1)] = 8,
-    batch_size: Annotated[int, typer.Option(min=1)] = 128,
-) -> None:
-    """The share of the training loop's time that is forward, backward and optimizer, at T=128."""
-    plain, *captured = verbs.bench_loop(hidden_size, tube_length, steps, batch_size)
-    typer.echo(json.dumps([plain, *captured], indent=2))
-    typer.echo(f"{plain['share']:.1%} of the loop is forward, backward and optimizer")
-    for found in captured:
-        faster = plain["loop_seconds_per_step"] / found["loop_seconds_per_step"]
-        typer.echo(f"captured in a CUDA graph, a step of the loop is {faster:.1f} times faster")
-
-
-@bench.command()
-def layer(
-    shapes: BenchShapes = None,
-    p: BenchTubes = None,
-    heads: BenchHeads = None,
-    dropout: BenchDropout = 0.0,
-    dtype: BenchDtype = None,
-    device: BenchDevice = None,
-    backends: BenchBackends = None,
-    compile_tensor: BenchCompile = None,
-    dense_modes: BenchDenseModes = "eager,default",
-    peers: BenchPeers = True,
-    sweep: BenchSweep = None,
-    rounds: BenchRounds = None,
-    quick: BenchQuick = False,
-    side_by_side: BenchSideBySide = False,
-    out: BenchOut = None,
-) -> None:
-    """Dense against tensor for one encoder layer: forward pass and training step, memory, and the machine's limit.
-
-    Examples:
-    lformer bench layer --p 4 --out results/layer.json
-    lformer bench layer --shapes 8x128x768 --p 2,4,8 --no-peers
-    lformer bench layer --sweep d --out results/widths.json
-    """
-    options = {**locals()}
-    verbs.bench_compare("layer", options.pop("out"), **options)
-
-
-@bench.command()
-def model(
-    layers: Annotated[int, typer.Option(min=1, help="Layers of the stack.")] = 4,
-    shapes: BenchShapes = None,
-    p: BenchTubes = None,
-    heads: BenchHeads = None,
-    dropout: BenchDropout = 0.0,
-    dtype: BenchDtype = None,
-    device: BenchDevice = None,
-    backends: BenchBackends = None,
-    compile_tensor: BenchCompile = None,
-    dense_modes: BenchDenseModes = "eager,default",
-    peers: BenchPeers = True,
-    sweep: BenchSweep = None,
-    rounds: BenchRounds = None,
-    quick: BenchQuick = False,
-    side_by_side: BenchSideBySide = False,
-    out: BenchOut = None,
-) -> None:
-    """Dense against tensor for a stack of encoder layers, folding and unfolding included.
-
-    Example: lformer bench model --layers 6 --p 4 --out results/model.json
-    """
-    options = {**locals()}
-    verbs.bench_compare("model", options.pop("out"), **options)
-
-
-@bench.command("generate")
-def bench_generate(
-    hidden_size: Annotated[int, typer.Option(min=4)] = 768,
-    layers: Annotated[int, typer.Option(min=1)] = 12,
-    p: Annotated[int, typer.Option("--p", min=2, help="Tube length.")] = 4,
-    vocab_size: Annotated[int, typer.Option(min=8)] = 260,
-    batches: Annotated[str, typer.Option(metavar="N,...", help="Texts that are continued together.")] = "1,32",
-    prompt: Annotated[int, typer.Option(min=1, help="Tokens of the prompt.")] = 128,
-    new: Annotated[int, typer.Option(min=2, help="Tokens that are generated.")] = 128,
-    device: BenchDevice = None,
-    dtype: BenchDtype = None,
-    peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Also time transformers' GPT-2.")] = True,
-    compiled: Annotated[
-        bool, typer.Option("--compile/--no-compile", help="Also both sides compiled, with a static cache.")
-    ] = False,
-    rounds: Annotated[int, typer.Option(min=1)] = 3,
-    out: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
-) -> None:
-    """Tokens per second of a language model that generates from its cache: tensor against dense of equal width.
-
-    Example: lformer bench generate --hidden-size 768 --out results/generate.json
-    """
-    options = {**locals()}
-    options["compile"] = options.pop("compiled")
-    verbs.bench_generate(options.pop("out"), options.pop("batches"), **options)
-
-
-@bench.command()
-def plot(
-    result: Annotated[Path, typer.Argument(metavar="JSON", help="What bench layer or bench model wrote.")],
-) -> None:
-    """Draw the result of a bench again, as PNG and SVG beside it."""
-    for path in verbs.bench_plot(result):
         typer.echo(f"wrote {path}")
 
 

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ from rich.console import Console
 from safetensors import SafetensorError
 from transformers import AutoTokenizer
 
-from lformer.data import Prepared, TextData, load_data
-from lformer.data import prepare as prepare_data
+from lformer.data import Prepared
 from lformer.data.tokenizer import same_tokens
+from lformer.data_request import CONFIG_TYPES, DataRequest, refuse_other_tokens, refuse_stale, write_cache
 from lformer.models import (
     LFormerConfig,
     LFormerForCausalLM,
@@ -23,20 +22,17 @@ from lformer.models import (
     LFormerForMaskedLM,
     LFormerForSequenceClassification,
 )
-from lformer.settings import UserError, apply_settings, did_you_mean
+from lformer.settings import UserError, apply_settings
 from lformer.studies import classify, is_study, write_markdown, write_report, write_study_report
 from lformer.studies import quickstart as run_quickstart
 from lformer.studies.bleu import bleu
 from lformer.studies.generation import Sampling, continue_text, lines_of, to_text, translate
-from lformer.train import PRESETS, TASKS, DataSettings, Diverged, Interrupted, Preset, Recipe, RunFolder, make_task
+from lformer.train import PRESETS, Diverged, Interrupted, Recipe, RunFolder, make_task
 from lformer.train import evaluate as evaluate_model
 from lformer.train import train as train_model
-from lformer.train.presets import DATA_TYPES
-from lformer.train.recipe import RECIPE_TYPES
 from lformer.train.runner import make_accelerator
 
 USER_ERRORS = (UserError, Diverged, Interrupted, KeyboardInterrupt)
-CONFIG_TYPES: dict[str, Any] = {**LFormerConfig.__annotations__, "num_labels": int}
 MODELS = {
     model.__name__: model
     for model in (
@@ -55,62 +51,6 @@ def exit_code(error: BaseException) -> int:
     return 3 if isinstance(error, Diverged) else 2
 
 
-@dataclass(frozen=True)
-class DataRequest:
-    """What a user said about data and training."""
-
-    source: str | None
-    data_dir: Path | None
-    preset: str | None
-    task: str | None
-    text_columns: list[str] | None
-    label_column: str
-    settings: list[str]
-
-    def resolved(self) -> Preset:
-        """The preset, with every --set put where it belongs."""
-        name = self.preset or "default"
-        if name not in PRESETS:
-            near = did_you_mean(name, PRESETS) or f"; there are {', '.join(PRESETS)}"
-            raise UserError(f"there is no preset {name!r}{near}")
-        preset = PRESETS[name]()
-        model_types = {key: kind for key, kind in CONFIG_TYPES.items() if key not in DATA_TYPES}
-        changed = self.changed()
-
-        def chosen(types: dict[str, Any]) -> dict[str, Any]:
-            return {key: value for key, value in changed.items() if key in types}
-
-        resolved = replace(
-            preset,
-            source=self.source or (None if self.data_dir and self.preset is None else preset.source),
-            task=self.task or preset.task,
-            model={**preset.model, **chosen(model_types)},
-            recipe=replace(preset.recipe, **chosen(RECIPE_TYPES)),
-            data=replace(preset.data, **chosen(DATA_TYPES)),
-        )
-        _check_model(resolved)  # before anything is read or written
-        return resolved
-
-    def changed(self) -> dict[str, Any]:
-        """What --set says."""
-        return apply_settings({}, self.settings, {**CONFIG_TYPES, **RECIPE_TYPES, **DATA_TYPES})
-
-    def load(self, preset: Preset) -> TextData:
-        """Read the text."""
-        if preset.source is None and self.data_dir is None:
-            raise UserError("no data: give --data-dir, --source or a preset that names its data")
-        kind = {"causal-lm": "language-modeling", "translation": "translation"}.get(preset.task or "", "classification")
-        return load_data(
-            preset.source,
-            self.data_dir,
-            task=kind,
-            text_columns=self.text_columns,
-            label_column=self.label_column,
-            validation_fraction=preset.data.validation_fraction,
-            seed=preset.recipe.seed,
-        )
-
-
 def quickstart(out: Path) -> None:
     """A dense and a tensor Transformer on embedded data, trained and compared."""
     run_quickstart(out)
@@ -119,7 +59,7 @@ def quickstart(out: Path) -> None:
 def prepare(out: Path, request: DataRequest) -> Prepared:
     """Text in, token cache out; a fresh cache is left as it is."""
     preset = request.resolved()
-    return _prepare(out, request.load(preset), preset.data)
+    return write_cache(out, request.load(preset), preset.data)
 
 
 def train(
@@ -132,13 +72,13 @@ def train(
         cache = Prepared.open(prepared or Path(folder.request()["data"]["path"]))
     elif prepared is not None:
         cache = Prepared.open(prepared)
-        _refuse_other_tokens(cache, request.changed())
+        refuse_other_tokens(cache, request.changed())
         if request.source or request.data_dir:
-            _warn_if_stale(cache, request.load(preset), preset.data)
+            refuse_stale(cache, request.load(preset), preset.data)
     else:
         folder.require_new()
         with PartialState().main_process_first():  # the others then find a fresh cache
-            cache = _prepare(out / "data", request.load(preset), preset.data)
+            cache = write_cache(out / "data", request.load(preset), preset.data)
     result = train_model(cache, out, model=preset.model, recipe=preset.recipe, task=preset.task, resume=resume)
     return result if PartialState().is_main_process else None
 
@@ -306,43 +246,6 @@ def report(paths: list[Path], out: Path | None, title: str | None, markdown: Pat
     return written if markdown is None else [*written, write_markdown(studies, markdown)]
 
 
-def bench_loop(hidden_size: int, tube_length: int, steps: int, batch_size: int) -> list[dict[str, Any]]:
-    """How little the training loop adds to the steps; on a GPU also what a captured step saves."""
-    import torch
-
-    from lformer.studies.bench.loop import bench_loop as measure
-
-    ways = [False, True] if torch.cuda.is_available() else [False]
-    return [measure(hidden_size, tube_length, steps, batch_size, captured=captured) for captured in ways]
-
-
-def bench_compare(kind: str, out: Path | None, **options: Any) -> None:
-    """Dense against tensor, for a layer or for a model; the options are those of `BenchOptions`."""
-    from lformer.studies.bench.command import BenchOptions, run
-
-    run(kind, out, BenchOptions(**options))
-
-
-def bench_generate(out: Path | None, batches: str, **options: Any) -> None:
-    """Tokens per second, dense against tensor; the options are those of `GenerateOptions`."""
-    from lformer.studies.bench.generate import GenerateOptions, bench_generate
-
-    try:
-        sizes = tuple(int(size) for size in batches.split(","))
-    except ValueError:
-        sizes = ()
-    if not sizes or min(sizes) < 1:
-        raise UserError(f"--batches {batches}: write sizes of at least 1, as in 1,32")
-    bench_generate(out, GenerateOptions(batches=sizes, **options))
-
-
-def bench_plot(result: Path) -> list[Path]:
-    """Draw the result of a comparison again."""
-    from lformer.studies.bench.plots import write_plots
-
-    return write_plots(result)
-
-
 def load_model(run: Path) -> tuple[Any, Any]:
     """The model and tokenizer of a run, or of a folder that save_pretrained wrote."""
     folder = run / "model" if (run / "model").is_dir() else run
@@ -377,16 +280,6 @@ def preset_descriptions() -> dict[str, str]:
     return {name: preset().about for name, preset in PRESETS.items()}
 
 
-def _check_model(preset: Preset) -> None:
-    """Refuse a task that does not exist, and a model whose fields do not fit together."""
-    if preset.task is not None and preset.task not in TASKS:
-        raise UserError(f"there is no task {preset.task!r}; there are {', '.join(TASKS)}")
-    try:
-        LFormerConfig(**preset.model)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise UserError(str(error)) from None
-
-
 def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
@@ -398,27 +291,3 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UserError(f"{path} does not hold a configuration")
     return found
-
-
-def _prepare(out: Path, data: TextData, settings: DataSettings) -> Prepared:
-    options = {name: value for name, value in asdict(settings).items() if name != "validation_fraction"}
-    console = Console(stderr=True)
-    for note in data.notes:
-        console.print(note, highlight=False)
-    return prepare_data(data, out, **options)
-
-
-def _refuse_other_tokens(cache: Prepared, changed: dict[str, Any]) -> None:
-    """A --set that says how text becomes tokens has no effect on those that are there."""
-    asked = {name: value for name, value in changed.items() if name in DATA_TYPES and name != "validation_fraction"}
-    if reasons := cache.stale_reasons(**asked):
-        raise UserError(
-            f"--set cannot change the tokens in {cache.path}: {'; '.join(reasons)}; prepare it again, or leave that out"
-        )
-
-
-def _warn_if_stale(cache: Prepared, data: TextData, settings: DataSettings) -> None:
-    options = {name: value for name, value in asdict(settings).items() if name != "validation_fraction"}
-    reasons = cache.stale_reasons(data, **options)
-    if reasons:
-        raise UserError(f"the token cache {cache.path} is stale: {'; '.join(reasons)}; prepare it again")

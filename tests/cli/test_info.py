@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lformer import LFormerConfig
 from lformer.cli import main
+from lformer.data_request import CONFIG_TYPES
 from lformer.settings import UserError, apply_settings
-from lformer.verbs import CONFIG_TYPES
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

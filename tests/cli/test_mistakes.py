@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lformer.cli import main
+from lformer.data_request import CONFIG_TYPES, DataRequest
 from lformer.settings import UserError
 from lformer.train.presets import DATA_TYPES
 from lformer.train.recipe import RECIPE_TYPES
-from lformer.verbs import CONFIG_TYPES, DataRequest
 
 from .conftest import TINY, call, sets, write_words
 

@@ -3,11 +3,12 @@
 import sys
 from collections import Counter
 
-import babel
 import pytest
 
 from lformer.data import load_data
 from lformer.data.cldr import LANGUAGES
+
+babel = pytest.importorskip("babel", reason="no babel: pip install -e '.[demo]'")
 
 
 def test_counts() -> None:

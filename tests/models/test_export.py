@@ -1,5 +1,6 @@
 """torch.export and ONNX: one graph for every batch size and length, with the results of the model."""
 
+import importlib.util
 import sys
 
 import pytest
@@ -17,6 +18,11 @@ from lformer.models.export import export_onnx
 
 from . import tiny
 
+# A machine with a GPU may lack them. Where everything is to run, tests/repo/test_imports.py fails without them.
+needs_onnx = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime", "onnxscript")),
+    reason="no onnx, onnxruntime or onnxscript: pip install -e '.[export]'",
+)
 SHAPES = ((1, 4), (5, 30), (2, 3))
 
 
@@ -42,6 +48,7 @@ def test_torch_export_is_dynamic(cls, variant):
         torch.testing.assert_close(exported(**inputs)[0], model(**inputs)[0])
 
 
+@needs_onnx
 @pytest.mark.parametrize(
     ("cls", "variant", "output"),
     [
@@ -78,6 +85,7 @@ def test_onnx_equals_pytorch_at_any_shape(cls, variant, output, tmp_path, capfd)
         torch.testing.assert_close(torch.as_tensor(found), expected, atol=1e-5, rtol=1e-4)
 
 
+@needs_onnx
 def test_onnx_freezes_learned_orthogonal_transforms(tmp_path):
     model = tiny.model(LFormerForSequenceClassification, num_hidden_layers=1, transform="learned-orthogonal")
     with torch.no_grad():
@@ -89,6 +97,7 @@ def test_onnx_freezes_learned_orthogonal_transforms(tmp_path):
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+@needs_onnx
 def test_a_wrong_graph_is_refused_and_not_written(tmp_path, monkeypatch):
     model = tiny.model(LFormerForSequenceClassification, num_hidden_layers=1, tube_length=1)
     path = tmp_path / "model.onnx"
@@ -100,6 +109,7 @@ def test_a_wrong_graph_is_refused_and_not_written(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
 
 
+@needs_onnx
 def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(ImportError, match=r"onnxscript: pip install 'lformer\[export\]'"):

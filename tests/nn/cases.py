@@ -63,6 +63,12 @@ def randomize(module, seed=0):
     return module
 
 
+def by_kernels(layer, x):
+    """What a layer gives in float32 where backend="triton" can run: on a GPU, or else in Triton's interpreter."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return layer.to(device)(x.to(device, torch.float32))[0].double().cpu()
+
+
 def matrix_pair(name, p):
     transform = get_transform(name, p)
     return transform.matrix, transform.inverse_matrix

@@ -1,6 +1,7 @@
 """`lformer bench --side-by-side`: shapes that are prepared at once and timed one at a time."""
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -11,6 +12,7 @@ import torch
 from rich.console import Console
 
 from lformer.settings import UserError
+from lformer.studies.bench import side_by_side as module
 from lformer.studies.bench.command import BenchOptions, make_request
 from lformer.studies.bench.compare import compare
 from lformer.studies.bench.progress import BenchProgress
@@ -45,6 +47,12 @@ def die_of_one(case: Case, my_turn: Callable[[], None]) -> dict[str, Any]:
     return {"length": case.length}
 
 
+def answer_and_linger(case: Case, my_turn: Callable[[], None]) -> dict[str, Any]:
+    my_turn()
+    threading.Thread(target=time.sleep, args=(60,)).start()  # for which the process would wait at its end
+    return {"length": case.length}
+
+
 def test_all_are_prepared_before_one_is_timed_and_timed_in_turn(progress: BenchProgress) -> None:
     found = list(side_by_side(note_times, [case(3), case(1), case(2)], progress))
     assert [each["length"] for each in found] == [3, 1, 2]
@@ -58,6 +66,14 @@ def test_those_that_die_are_named_after_the_others(progress: BenchProgress) -> N
     with pytest.raises(UserError, match=r"1x2x16 \(exit code 7\), 1x3x16 \(exit code 8\) died"):
         found.extend(side_by_side(die_of_one, [case(2), case(1), case(3), case(4)], progress))
     assert [each["length"] for each in found] == [1, 4]
+
+
+def test_one_that_answered_is_not_lost_if_it_is_slow_to_end(
+    progress: BenchProgress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 1)  # the first is killed and gone while the second is waited for
+    found = list(side_by_side(answer_and_linger, [case(5), case(6)], progress))
+    assert found == [{"length": 5}, {"length": 6}]
 
 
 def test_a_benchmark_finds_the_same_either_way() -> None:

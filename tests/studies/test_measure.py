@@ -21,6 +21,7 @@ RECIPE = Recipe(epochs=1, batch_size=32, bucket=True)  # of one length: many kin
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    pytest.importorskip("babel", reason="no babel: pip install -e '.[demo]'")
     data = load_data("cldr")
     some = {name: part.take(range(0, len(part), 8)) for name, part in data.splits.items()}
     return prepare(replace(data, splits=some), tmp_path_factory.mktemp("names"), max_length=16, vocab_size=300)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("babel")
+pytest.importorskip("babel", reason="no babel: pip install -e '.[demo]'")
 
 from rich.console import Console
 

@@ -25,6 +25,8 @@ from lformer.studies.results import FILE, Results
 from lformer.studies.study_report import write_study_report
 from lformer.train import RunFolder
 
+pytest.importorskip("babel", reason="no babel, whose names are the data of a miniature: pip install -e '.[demo]'")
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):

@@ -52,6 +52,7 @@ def test_other_data_are_refused(tmp_path: Path, made: DataNeed, needed: DataNeed
 
 
 def test_a_stand_in_is_not_taken_for_the_data(tmp_path: Path) -> None:
+    pytest.importorskip("babel", reason="no babel: pip install -e '.[demo]'")
     prepare_data(MINIATURE, tmp_path / "cache", None)
     assert prepare_data(MINIATURE, tmp_path / "cache", None).name == "cldr"
     with pytest.raises(UserError, match="it holds cldr, not imdb"):

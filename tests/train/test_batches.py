@@ -4,8 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.metrics import confusion_matrix as sklearn_confusion
-from sklearn.metrics import f1_score
 
 from lformer.data import Prepared, load_data, prepare
 from lformer.train import Recipe, make_task
@@ -44,11 +42,12 @@ def test_processes_share_a_batch_without_overlap() -> None:
 
 
 def test_scores_are_those_of_scikit_learn() -> None:
+    peers = pytest.importorskip("sklearn.metrics", reason="no scikit-learn: pip install -e '.[dev]'")
     generator = np.random.default_rng(1)
     labels, predictions = generator.integers(0, 5, size=(2, 400))
     assert accuracy(labels, predictions) == (labels == predictions).mean()
-    assert macro_f1(labels, predictions, 5) == pytest.approx(f1_score(labels, predictions, average="macro"))
-    assert (confusion_matrix(labels, predictions, 5) == sklearn_confusion(labels, predictions)).all()
+    assert macro_f1(labels, predictions, 5) == pytest.approx(peers.f1_score(labels, predictions, average="macro"))
+    assert (confusion_matrix(labels, predictions, 5) == peers.confusion_matrix(labels, predictions)).all()
 
 
 def test_a_batch_holds_the_tokens_and_a_mask(reviews: Prepared) -> None:

@@ -344,6 +344,7 @@ def test_evaluation_is_the_same_with_the_data_on_the_device(
         np.testing.assert_allclose(found[1].probabilities, found[0].probabilities, atol=1e-6)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="where there is a CUDA device, these steps are captured")
 def test_what_cannot_be_captured_says_why(reviews: Prepared, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"capture='always', but .*there is no CUDA device"):
         set_up(reviews, tmp_path, model=MODEL, recipe=replace(RECIPE, capture="always"), quiet=True)

@@ -31,8 +31,8 @@ def export_onnx(
     other shapes and raises RuntimeError where it differs from the model; nothing is written then. Weights over 1 GiB
     are put beside it, in a file named path + ".data". Needs `pip install 'lformer[export]'`.
     """
+    graph = _Graph(model)  # refuses before anything is to be installed
     _need("onnx", "onnxscript", "onnxruntime")
-    graph = _Graph(model)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:

@@ -15,6 +15,8 @@ from lformer.settings import UserError
 from lformer.studies.bench.progress import BenchProgress
 from lformer.studies.bench.shapes import Case
 
+PATIENCE = 10  # seconds that a process may take to end
+
 Work = Callable[[Case, Callable[[], None]], dict[str, Any]]
 """From a shape, and a function that returns when it may be timed, to what was found."""
 
@@ -39,25 +41,27 @@ def side_by_side(work: Work, cases: list[Case], progress: BenchProgress) -> Iter
     children = [_start(work, case) for case in cases]
     try:
         progress.case(f"preparing {len(cases)} shapes", 2 * len(cases))
-        ready = []
+        ready: list[_Child] = []
+        lost: list[_Child] = []
         for child in children:
-            if child.answer():
-                ready.append(child)
+            (ready if child.answer() else lost).append(child)
             progress.advance()
         for child in ready:
             progress.stage(f"timing {child.case.name}")
             child.pipe.send(True)
             found = child.answer()
-            if found is not None:
+            if found is None:
+                lost.append(child)
+            else:
                 yield found
             progress.advance()
     finally:
         for child in children:
             child.pipe.close()  # one that still waits for its turn ends
-            child.process.join(10)
-            child.process.kill()
-    dead = [f"{child.case.name} (exit code {child.process.exitcode})" for child in children if child.process.exitcode]
-    if dead:
+            child.process.join(PATIENCE)
+            child.process.kill()  # what it had to say is here
+    if lost:
+        dead = [f"{child.case.name} (exit code {child.process.exitcode})" for child in lost]
         raise UserError(f"the process of {', '.join(dead)} died (see above); try it without --side-by-side")
 
 

@@ -76,7 +76,43 @@ def test_rotary_positions_have_no_limit() -> None:
     sampling = Sampling(max_new_tokens=10, temperature=0)
     text = continue_text(causal(positional="rope"), BYTE, b"x" * 30, sampling, note=notes.append)
     assert text.startswith("x" * 30)
-    assert notes == ["40 tokens are more than the 24 that the model was trained on; it may lose its way"]
+    said = "40 tokens are more than the 24 that the model was trained on; "
+    assert notes == [said + "beyond them it sees the last half of as many"]
+    beams = Sampling(max_new_tokens=10, num_beams=2)
+    assert continue_text(causal(positional="rope"), BYTE, b"x" * 30, beams, note=notes.append).startswith("x" * 30)
+    assert notes[1:] == [said + "it may lose its way"], "a search cannot be cut"
+
+
+@pytest.mark.parametrize("start", [1, 20, 23, 24, 30])
+def test_a_long_text_is_made_in_windows_of_the_length_of_training(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = causal(positional="rope")
+    windows: list[tuple[int, int]] = []
+    plain = model.generate
+
+    def generate(given: torch.Tensor, **options: Any) -> Any:
+        windows.append((given.shape[1], options["max_new_tokens"]))
+        return plain(given, **{**options, "eos_token_id": None})
+
+    monkeypatch.setattr(model, "generate", generate)
+    pieces: list[str] = []
+    sampling = Sampling(max_new_tokens=60, temperature=2.0, top_k=0)
+    text = continue_text(model, BYTE, b"x" * start, sampling, write=pieces.append)
+    assert "".join(pieces) == text
+    assert sum(new for _, new in windows) == 60
+    assert all(seen + new <= 24 for seen, new in windows)
+    first = (start, 24 - start) if start < 24 else (12, 12)
+    assert windows[0] == first
+    assert set(windows[1:-1]) <= {(12, 12)}
+
+
+def test_the_windows_of_a_greedy_text_go_on_from_its_end() -> None:
+    model = causal(positional="rope")
+    text = continue_text(model, BYTE, b"x" * 20, Sampling(max_new_tokens=8, temperature=0))
+    ids = prompt_ids(BYTE, b"x" * 20)
+    for _ in range(8):
+        seen = ids if len(ids) < 24 else ids[len(ids) - 12 - (len(ids) - 24) :]
+        ids = [*ids, int(model(input_ids=torch.tensor([seen])).logits[0, -1].argmax())]
+    assert text == decode(BYTE, ids)
 
 
 @pytest.mark.parametrize(
@@ -116,12 +152,15 @@ def test_a_stream_waits_for_whole_characters() -> None:
     stream.put(torch.tensor([[5, 6]]))  # the prompt, which is not shown
     for byte in "é☃".encode():
         stream.put(torch.tensor([4 + byte]))
-    stream.end()
-    assert pieces == ["é", "☃", ""]
     for byte in b"\xc3":
         stream.put(torch.tensor([4 + byte]))
-    assert pieces == ["é", "☃", ""]
     stream.end()
+    stream.put(torch.tensor([[6, 7]]))  # the prompt of the next window
+    assert pieces == ["é", "☃"]
+    stream.put(torch.tensor([4 + 0xA9]))
+    assert pieces == ["é", "☃", "é"]
+    stream.put(torch.tensor([4 + 0xC3]))
+    stream.close()
     assert pieces[-1] == generation.BROKEN
 
 
@@ -136,7 +175,7 @@ def test_a_stream_writes_the_same_however_it_is_cut(content: bytes, first: int) 
     stream.show([4 + byte for byte in content[:first]])
     for byte in content[first:]:
         stream.show([4 + byte])
-    stream.end()
+    stream.close()
     assert "".join(pieces) == content.decode("utf-8", "replace")
 
 

@@ -73,31 +73,59 @@ def continue_text(
 ) -> str:
     """The prompt and what the model makes of it. Bytes that are no character of UTF-8 become U+FFFD in the result.
 
+    Where positions have no limit, neither has the text: beyond the length of training the model sees the last of it.
     An empty prompt stands for the beginning of a line: the model is given a line end, which is not part of the result.
     `write` gets the text piece by piece as it comes, `note` what the user should know.
     """
     ids = prompt_ids(tokenizer, prompt, note)
     shown = len(ids) if prompt else 0
-    new = _room(model, len(ids), sampling.max_new_tokens, note)
+    new = _room(model, len(ids), sampling.max_new_tokens, note, slides=sampling.num_beams == 1)
     stream = TextStream(tokenizer, write) if write is not None and sampling.num_beams == 1 else None
     if stream is not None:
         stream.show(ids[:shown])
     torch.manual_seed(sampling.seed)
+    kept = list(ids)
+    while (left := len(ids) + new - len(kept)) > 0:
+        seen, count = _window(model, len(kept), left) if sampling.num_beams == 1 else (len(kept), left)
+        found = _go_on(model, kept[-seen:], count, sampling, stream)
+        kept += found
+        if len(found) < count or found[-1] == tokenizer.eos_token_id:
+            break
+    if stream is not None:
+        stream.close()
+    text = decode(tokenizer, kept if shown else kept[len(ids) :])
+    if write is not None and stream is None:
+        write(text)
+    return text
+
+
+def _window(model: LFormerForCausalLM, length: int, left: int) -> tuple[int, int]:
+    """How many of the last tokens the model is given, and how many it makes of them.
+
+    Beyond the length of training a model writes noise, so that then it goes on from the last half of that length, as
+    often as it is full. Starting anew at every token would see more, and take the time of a whole pass for each.
+    """
+    limit = model.config.max_position_embeddings
+    seen = length if length + min(left, 1) <= limit else max(1, limit // 2)
+    return seen, max(1, min(left, limit - seen))
+
+
+def _go_on(
+    model: LFormerForCausalLM, ids: Sequence[int], count: int, sampling: Sampling, stream: "TextStream | None"
+) -> list[int]:
+    """At most `count` new tokens."""
     given = torch.tensor([ids], device=model.device)
     generate: Any = model.generate  # type: ignore[misc]
     with _without_reminders():
         found = generate(
             given,
             attention_mask=torch.ones_like(given),
-            max_new_tokens=new,
+            max_new_tokens=count,
             streamer=stream,
             **sampling.options(translates=False),
         )
-    kept = found[0].tolist()
-    text = decode(tokenizer, kept if shown else kept[len(ids) :])
-    if write is not None and stream is None:
-        write(text)
-    return text
+    new: list[int] = found[0, len(ids) :].tolist()
+    return new
 
 
 @torch.inference_mode()
@@ -226,18 +254,21 @@ class TextStream(BaseStreamer):
         self.waiting = self.waiting[place:]
 
     def end(self) -> None:
-        """Called by `generate` at its end."""
+        """Called by `generate` at its end; more may follow, after a prompt that was seen before."""
+        self.is_prompt = True
+
+    def close(self) -> None:
+        """Write what is left."""
         self._write(len(self.waiting))
 
 
-def _room(model: Any, length: int, asked: int, note: Write = lambda text: None) -> int:
+def _room(model: Any, length: int, asked: int, note: Write = lambda text: None, *, slides: bool = False) -> int:
     """How many new tokens may follow `length` tokens: all that were asked for, if positions have no table."""
     limit = model.config.max_position_embeddings
     if model.config.positional in UNLIMITED:
         if length + asked > limit:
-            note(
-                f"{length + asked} tokens are more than the {limit} that the model was trained on; it may lose its way"
-            )
+            then = "beyond them it sees the last half of as many" if slides else "it may lose its way"
+            note(f"{length + asked} tokens are more than the {limit} that the model was trained on; {then}")
         return asked
     if length >= limit:
         raise UserError(

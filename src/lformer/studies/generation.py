@@ -106,7 +106,7 @@ def _window(model: LFormerForCausalLM, length: int, left: int) -> tuple[int, int
     often as it is full. Starting anew at every token would see more, and take the time of a whole pass for each.
     """
     limit = model.config.max_position_embeddings
-    seen = length if length + min(left, 1) <= limit else max(1, limit // 2)
+    seen = length if length < limit else max(1, limit // 2)
     return seen, max(1, min(left, limit - seen))
 
 
